@@ -1,0 +1,54 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Both set up .venv first; the stamp makes the second run fast.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export MPLBACKEND := Agg
+
+.PHONY: help demo test test-all check bench format clean
+
+help:
+	@echo "make demo      set up, then run the main job"
+	@echo "make test      set up, then every check: format, lint, types, import order, tests"
+	@echo "make test-all  the same with the slow tests"
+	@echo "make bench     set up the peers, then measure speed and memory beside them"
+	@echo "make format    write the house formatting"
+	@echo "make clean     remove the virtual environment and caches"
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posterity needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=python3.12, say")'
+	@echo "setting up $(VENV) (once, a minute or two)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.ready
+	@echo "setting up the benchmark's peers (once)"
+	@$(PIP) --editable '.[dev,bench]'
+	@touch $@
+
+demo: $(VENV)/.ready
+	$(BIN)/posterity study run kronecker
+
+check: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest -m "not slow"
+
+test-all: check
+	$(BIN)/pytest
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+format: $(VENV)/.ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

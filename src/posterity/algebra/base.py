@@ -1,0 +1,123 @@
+"""The one small interface behind every structured matrix."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.errors import SizeMismatch
+
+
+class Matrix(ABC):
+    """A symmetric matrix that acts on `vec(W)`, `W` an out × inp matrix read row by row.
+
+    Operations are exact. Leading batch dimensions are allowed everywhere and broadcast.
+    Products (`@`, `quadratic`) run in the precision the matrix is stored in; whatever factorises
+    (`solve`, `logdet`, `sample`) runs in float64 and needs positive definiteness.
+    """
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(out, inp): the shape of the matrices acted on, not of the dense form."""
+
+    @property
+    @abstractmethod
+    def batch(self) -> torch.Size:
+        """Leading dimensions: how many matrices of this shape are held."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
+
+    @abstractmethod
+    def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        """This matrix times vec(v), as a matrix again."""
+
+    @abstractmethod
+    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        """The w with `self @ w == v`."""
+
+    @abstractmethod
+    def logdet(self) -> Float[Tensor, "*batch"]: ...
+
+    @abstractmethod
+    def trace(self) -> Float[Tensor, "*batch"]: ...
+
+    @abstractmethod
+    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
+        """n independent draws from the centred normal whose *precision* is this matrix."""
+
+    @abstractmethod
+    def dense(self) -> Float[Tensor, "*batch size size"]:
+        """The full (out·inp)² matrix: for tests and small problems."""
+
+    @abstractmethod
+    def jittered(self, relative: float) -> Matrix:
+        """A multiple of the identity added to each factor: `relative` times its mean eigenvalue.
+
+        The remedy for a matrix that is singular or not quite definite. Nothing here asks for it by itself.
+        """
+
+    @abstractmethod
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Matrix: ...
+
+    @abstractmethod
+    def __add__(self, other: Matrix) -> Matrix: ...
+
+    @abstractmethod
+    def __mul__(self, scalar: float | Tensor) -> Matrix: ...
+
+    def __rmul__(self, scalar: float | Tensor) -> Matrix:
+        return self * scalar
+
+    def __truediv__(self, scalar: float | Tensor) -> Matrix:
+        return self * (1 / scalar)
+
+    def __matmul__(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        return self.matmul(v)
+
+    def quadratic(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r"]:
+        """vec(v)ᵀ · self · vec(v)."""
+        return (v * self.matmul(v)).sum((-2, -1))
+
+    @property
+    def size(self) -> int:
+        """The side of the dense form: how many parameters the matrix speaks of."""
+        return self.shape[0] * self.shape[1]
+
+    def _fits(self, v: Tensor) -> Tensor:
+        if v.ndim < 2 or tuple(v.shape[-2:]) != self.shape:
+            out, inp = self.shape
+            raise SizeMismatch(
+                f"{type(self).__name__} acts on {out}×{inp} matrices and was given one of shape "
+                f"{'×'.join(map(str, v.shape)) or 'scalar'}: reshape the argument to (..., {out}, {inp})."
+            )
+        return v.to(torch.promote_types(v.dtype, self.dtype))
+
+    def _same_shape(self, other: Matrix) -> None:
+        if self.shape != other.shape:
+            raise SizeMismatch(
+                f"cannot add a matrix over {self.shape[0]}×{self.shape[1]} and one over "
+                f"{other.shape[0]}×{other.shape[1]}: both must belong to blocks of one shape."
+            )
+
+
+def per_matrix(scalar: float | Tensor) -> float | Tensor:
+    """A factor per batch element, ready to multiply matrices with two trailing dimensions."""
+    return scalar[..., None, None] if isinstance(scalar, Tensor) and scalar.ndim else scalar
+
+
+def standard_normal(
+    n: int, like: Tensor, shape: tuple[int, ...], generator: torch.Generator | None
+) -> Float[Tensor, "..."]:
+    """Float64 noise on the device of `like`, drawn where the generator lives so that a seed means one thing."""
+    where = like.device if generator is None else generator.device
+    return torch.randn((n, *shape), dtype=torch.float64, device=where, generator=generator).to(like.device)

@@ -1,0 +1,68 @@
+"""Bad input is refused here, by name: which matrix, what was found, what to do."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.errors import NotFinite, NotPositiveDefinite, NotReal, NotSquare, NotSymmetric
+
+
+def real(x: Tensor, name: str) -> None:
+    if not x.is_floating_point():
+        raise NotReal(f"{name} has dtype {x.dtype}: convert it with .double() first.")
+
+
+def finite(x: Tensor, name: str) -> None:
+    real(x, name)
+    # The sum is finite only if every entry is (or on overflow, which the exact look below clears up),
+    # and unlike isfinite() it allocates nothing.
+    if not torch.isfinite(x.sum()):
+        bad = ~torch.isfinite(x)
+        if bad.any():
+            first = tuple(bad.nonzero()[0].tolist())
+            raise NotFinite(
+                f"{name} has {int(bad.sum())} entries that are NaN or infinite, the first at {first}: "
+                "look for a diverged loss or an overflow in half precision upstream."
+            )
+
+
+def symmetric(x: Tensor, name: str) -> None:
+    """Square, finite, and equal to its transpose up to the rounding of its own precision."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2] or x.shape[-1] == 0:
+        raise NotSquare(f"{name} has shape {tuple(x.shape)}: a (non-empty) square matrix is needed.")
+    finite(x, name)
+    if x.shape[-1] == 1 or x.numel() == 0:
+        return
+    off = (x - x.mT).abs().amax((-2, -1))
+    allowed = 10 * max(100, x.shape[-1]) * torch.finfo(x.dtype).eps * x.abs().amax((-2, -1))
+    if (off > allowed).any():
+        worst = float((off / x.abs().amax((-2, -1)).clamp_min(torch.finfo(x.dtype).tiny)).max())
+        raise NotSymmetric(
+            f"{name} differs from its transpose by up to {worst:.1e} of its largest entry: rounding does not "
+            "explain that. Pass (X + X.mT) / 2 if the asymmetry is meant to be dropped."
+        )
+
+
+def cholesky(x: Float[Tensor, "*b n n"], name: str) -> Float[Tensor, "*b n n"]:
+    """The lower Cholesky factor in float64, or an error that tells the smallest eigenvalue."""
+    x = x.double()
+    factor, info = torch.linalg.cholesky_ex(x)
+    # A pivot can also come out positive and meaningless (NaN passes no comparison inside LAPACK).
+    if bool((info == 0).all()) and bool(torch.isfinite(factor.diagonal(dim1=-2, dim2=-1)).all()):
+        return factor
+    values = torch.linalg.eigvalsh(x)
+    raise NotPositiveDefinite(
+        f"{name} ({x.shape[-1]}×{x.shape[-1]}) is not positive definite: its eigenvalues reach from "
+        f"{float(values.min()):.2e} to {float(values.max()):.2e}. Add a prior precision, "
+        "or ask for a jitter with .jittered(1e-8)."
+    )
+
+
+def positive(x: Tensor, name: str) -> None:
+    if not bool((x > 0).all()):
+        raise NotPositiveDefinite(
+            f"{name} has the eigenvalue {float(x.min()):.2e}, and all must be positive: add a prior precision, "
+            "or ask for a jitter with .jittered(1e-8)."
+        )

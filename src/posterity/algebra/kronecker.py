@@ -1,0 +1,243 @@
+"""L ⊗ R, a precision with one factor for the outputs and one for the inputs of a layer, and exact sums of such.
+
+The two live in one file because `+` makes a sum of pairs and a sum is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import add
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.algebra import checks
+from posterity.algebra.base import Matrix, per_matrix, standard_normal
+from posterity.algebra.dense import DenseMatrix, plus_identity
+from posterity.algebra.eigen import Basis, JointEigen
+from posterity.errors import EmptySum, NotExact, SizeMismatch, TooLarge
+
+DENSE_LIMIT = 4096
+"""The largest side for which a sum without a cheaper exact form is factorised densely (128 MB in float64)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kronecker(Matrix):
+    """left ⊗ right over the row-major vec of an out × inp block: `(L⊗R) vec(W) = vec(L W R)`.
+
+    Products cost two matmuls; solve, log det and draws one Cholesky a side, made once and kept.
+    """
+
+    left: Tensor  # *batch out out
+    right: Tensor  # *batch inp inp
+
+    def __post_init__(self) -> None:
+        checks.symmetric(self.left, "Kronecker.left")
+        checks.symmetric(self.right, "Kronecker.right")
+        if self.left.device != self.right.device:
+            raise SizeMismatch(
+                f"Kronecker.left is on {self.left.device} and .right on {self.right.device}: move both to one device."
+            )
+        _broadcast(self.left.shape[:-2], self.right.shape[:-2])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.left.shape[-1], self.right.shape[-1]
+
+    @property
+    def batch(self) -> torch.Size:
+        return _broadcast(self.left.shape[:-2], self.right.shape[:-2])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.promote_types(self.left.dtype, self.right.dtype)
+
+    @property
+    def device(self) -> torch.device:
+        return self.left.device
+
+    @cached_property
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        return checks.cholesky(self.left, "Kronecker.left"), checks.cholesky(self.right, "Kronecker.right")
+
+    def joint(self, other: Kronecker) -> JointEigen:
+        """`other` in the basis where this (positive definite) matrix is the identity: O(out³ + inp³), once.
+
+        `prior.joint(curvature).combine(alpha, beta)` is then β·curvature + α·prior, exactly.
+        """
+        self._same_shape(other)
+        left, lam = Basis.joint(self.left, other.left, "left")
+        right, mu = Basis.joint(self.right, other.right, "right")
+        return JointEigen(left, right, lam[..., :, None] * mu[..., None, :])
+
+    def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        v = self._fits(v)
+        return self.left.to(v.dtype) @ v @ self.right.to(v.dtype)
+
+    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        v = self._fits(v)
+        left, right = self._factors
+        half = torch.cholesky_solve(v.double(), left)
+        return torch.cholesky_solve(half.mT, right).mT.to(v.dtype)
+
+    def logdet(self) -> Float[Tensor, "*batch"]:
+        out, inp = self.shape
+        left, right = (2 * f.diagonal(dim1=-2, dim2=-1).log().sum(-1) for f in self._factors)
+        return inp * left + out * right
+
+    def trace(self) -> Float[Tensor, "*batch"]:
+        left, right = (x.double().diagonal(dim1=-2, dim2=-1).sum(-1) for x in (self.left, self.right))
+        return left * right
+
+    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
+        """Matrix-normal draws L^(-1/2) Z R^(-1/2)ᵀ."""
+        left, right = self._factors
+        z = standard_normal(n, self.left, (*self.batch, *self.shape), generator)
+        half = torch.linalg.solve_triangular(left.mT, z, upper=True)
+        return torch.linalg.solve_triangular(right, half, upper=False, left=False).to(self.dtype)
+
+    def dense(self) -> Float[Tensor, "*batch size size"]:
+        return torch.einsum("...ij,...kl->...ikjl", self.left, self.right).flatten(-4, -3).flatten(-2)
+
+    def jittered(self, relative: float) -> Kronecker:
+        return Kronecker(plus_identity(self.left, relative), plus_identity(self.right, relative))
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Kronecker:
+        return Kronecker(*(x.to(device=device, dtype=dtype) for x in (self.left, self.right)))
+
+    def __add__(self, other: Matrix) -> KroneckerSum | DenseMatrix:
+        self._same_shape(other)
+        match other:
+            case Kronecker():
+                return KroneckerSum((self, other))
+            case KroneckerSum():
+                return KroneckerSum((self, *other.terms))
+            case DenseMatrix():
+                return other + self
+        raise NotExact(
+            f"the sum of a Kronecker and a {type(other).__name__} is neither: write the second as a Kronecker product "
+            "(γ·identity is Kronecker(γ·I, I)), or use DenseMatrix where the block is small."
+        )
+
+    def __mul__(self, scalar: float | Tensor) -> Kronecker:
+        # The scale goes to the smaller factor: fewer entries to touch, the same product.
+        if self.left.numel() <= self.right.numel():
+            return Kronecker(self.left * per_matrix(scalar), self.right)
+        return Kronecker(self.left, self.right * per_matrix(scalar))
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerSum(Matrix):
+    """A sum of Kronecker products, as `a + b` makes it.
+
+    Products and traces cost what the terms cost. Solve, log det and draws are exact too: one term by its own
+    factors, two through `JointEigen`, more (or two that are both singular) through the dense form up to
+    `DENSE_LIMIT`, beyond which `TooLarge` says what to do instead.
+    """
+
+    terms: Sequence[Kronecker]
+
+    def __post_init__(self) -> None:
+        if not self.terms:
+            raise EmptySum("KroneckerSum needs at least one term: an empty sum has no shape.")
+        object.__setattr__(self, "terms", tuple(self.terms))
+        for term in self.terms[1:]:
+            self.terms[0]._same_shape(term)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.terms[0].shape
+
+    @property
+    def batch(self) -> torch.Size:
+        return torch.broadcast_shapes(*(term.batch for term in self.terms))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return reduce(torch.promote_types, (term.dtype for term in self.terms))
+
+    @property
+    def device(self) -> torch.device:
+        return self.terms[0].device
+
+    @cached_property
+    def _exact(self) -> Kronecker | JointEigen | DenseMatrix:
+        if len(self.terms) == 1:
+            return self.terms[0]
+        if len(self.terms) == 2:
+            for reference, other in (self.terms, self.terms[::-1]):
+                if _definite(reference):
+                    return reference.joint(other).combine()
+        if self.size > DENSE_LIMIT:
+            raise TooLarge(
+                f"a sum of {len(self.terms)} Kronecker products over {self.shape[0]}×{self.shape[1]} has no exact "
+                f"factorisation short of a dense {self.size}×{self.size} matrix (limit {DENSE_LIMIT}): give up "
+                "exactness by name with nearest(total), or join all but one term with nearest and keep two."
+            )
+        return DenseMatrix(self.dense().double(), self.shape)
+
+    def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        v = self._fits(v)
+        return reduce(add, (term.matmul(v) for term in self.terms))
+
+    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        v = self._fits(v)
+        return self._exact.solve(v).to(v.dtype)
+
+    def logdet(self) -> Float[Tensor, "*batch"]:
+        return self._exact.logdet()
+
+    def trace(self) -> Float[Tensor, "*batch"]:
+        return reduce(add, (term.trace() for term in self.terms))
+
+    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
+        return self._exact.sample(n, generator=generator).to(self.dtype)
+
+    def dense(self) -> Float[Tensor, "*batch size size"]:
+        return reduce(add, (term.dense() for term in self.terms))
+
+    def jittered(self, relative: float) -> KroneckerSum:
+        return KroneckerSum([term.jittered(relative) for term in self.terms])
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> KroneckerSum:
+        return KroneckerSum([term.to(device, dtype) for term in self.terms])
+
+    def __add__(self, other: Matrix) -> KroneckerSum | DenseMatrix:
+        self._same_shape(other)
+        match other:
+            case Kronecker():
+                return KroneckerSum((*self.terms, other))
+            case KroneckerSum():
+                return KroneckerSum((*self.terms, *other.terms))
+            case DenseMatrix():
+                return other + self
+        raise NotExact(
+            f"the sum of a KroneckerSum and a {type(other).__name__} is neither: write the second as a Kronecker "
+            "product, or use DenseMatrix where the block is small."
+        )
+
+    def __mul__(self, scalar: float | Tensor) -> KroneckerSum:
+        return KroneckerSum([term * scalar for term in self.terms])
+
+
+def _definite(term: Kronecker) -> bool:
+    """Whether both factors have a Cholesky factor that is more than rounding."""
+    for factor in (term.left.double(), term.right.double()):
+        lower, info = torch.linalg.cholesky_ex(factor)
+        pivots = lower.diagonal(dim1=-2, dim2=-1).square()
+        floor = factor.shape[-1] * torch.finfo(torch.float64).eps * factor.diagonal(dim1=-2, dim2=-1).amax(-1)
+        if bool((info != 0).any()) or not bool((pivots.amin(-1) > floor).all()):
+            return False
+    return True
+
+
+def _broadcast(left: torch.Size, right: torch.Size) -> torch.Size:
+    try:
+        return torch.broadcast_shapes(left, right)
+    except RuntimeError as error:
+        raise SizeMismatch(
+            f"Kronecker factors have batch dimensions {tuple(left)} and {tuple(right)}: they must broadcast."
+        ) from error

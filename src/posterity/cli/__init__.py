@@ -1,0 +1,49 @@
+"""The command line: thin, everything it does is a function elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from posterity import __version__
+from posterity.cli import study
+from posterity.errors import PosterityError
+
+
+class _Commands(TyperGroup):
+    """Errors we raise on purpose are messages to the user, not tracebacks."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PosterityError as error:
+            where = Console(stderr=True)
+            where.print(f"[bold red]{type(error).__name__}[/bold red]: ", end="")
+            where.print(str(error), markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_show_locals=False)
+app.add_typer(study.app, name="study")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"posterity {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def posterity(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Structured Gaussians over network weights, learned on one task and handed down to the next."""
+
+
+__all__ = ["app"]

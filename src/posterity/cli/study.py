@@ -1,0 +1,80 @@
+"""`posterity study`: list, run, show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from posterity import studies
+from posterity.cli.progress import watching
+from posterity.studies import Preset, Record, Study
+
+app = typer.Typer(no_args_is_help=True, help="Reproduce what the paper claims, and see where we differ.")
+
+Name = Annotated[str, typer.Argument(help="The study's name; `posterity study list` tells them.")]
+Results = Annotated[Path, typer.Option("--results", help="Folder of the results files.", file_okay=False)]
+FOLDER = Path("results")
+
+
+@app.command("list")
+def list_studies() -> None:
+    """All studies, what they claim and how many cells each preset has."""
+    table = RichTable("study", "claim", *(f"{preset} cells" for preset in Preset), box=None, header_style="bold")
+    for study in studies.STUDIES.values():
+        table.add_row(study.id, study.claim, *(str(len(study.grid[preset])) for preset in Preset))
+    Console().print(table)
+
+
+@app.command()
+def run(
+    name: Name,
+    preset: Annotated[Preset, typer.Option(help="How much of the study to run.")] = Preset.cpu,
+    workers: Annotated[int, typer.Option(min=1, help="Processes to compute with, one thread each.")] = 1,
+    results: Results = FOLDER,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing unless something goes wrong.")] = False,
+) -> None:
+    """Compute the cells that are missing, draw the figure, print our figures beside the paper's."""
+    console = Console(quiet=quiet)
+    study = studies.find(name)
+    try:
+        with watching(console, name, quiet) as watch:
+            records = studies.run(study, preset, results, workers, watch)
+    except KeyboardInterrupt:
+        book = studies.ledger(study, results)
+        cells = study.cells(preset)
+        console.print(
+            f"\nStopped: {len(book.of(cells))} of {len(cells)} cells are kept in {book.path}. "
+            "The same command goes on from there."
+        )
+        raise typer.Exit(130) from None
+    figure = studies.save_figure(study, records, results)
+    _show(console, study, preset, records)
+    console.print(f"Figure: {figure}", soft_wrap=True)
+
+
+@app.command()
+def show(name: Name, results: Results = FOLDER) -> None:
+    """Print the results there are, without computing any."""
+    study = studies.find(name)
+    preset, records = studies.latest(study, results)
+    _show(Console(), study, preset, records)
+
+
+def _show(console: Console, study: Study, preset: Preset, records: Sequence[Record]) -> None:
+    total = len(study.grid[preset])
+    console.print(f"[bold]{study.id}[/bold]: {study.claim}")
+    console.print(f"Preset {preset}, {len(records)} of {total} cells.\n", highlight=False)
+    for table in study.tables(records):
+        rich = RichTable(title=table.title, title_justify="left", title_style="bold", header_style="dim")
+        for number, column in enumerate(table.columns):
+            rich.add_column(column, justify="left" if number == 0 else "right")
+        for row in table.rows:
+            rich.add_row(*row)
+        console.print(rich)
+    for note in study.notes:
+        console.print(f"• {note}", highlight=False)

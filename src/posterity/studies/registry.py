@@ -1,0 +1,16 @@
+"""All studies by name."""
+
+from __future__ import annotations
+
+from posterity.errors import UnknownStudy
+from posterity.studies.declaration import Study
+from posterity.studies.kronecker import KRONECKER
+
+STUDIES: dict[str, Study] = {study.id: study for study in (KRONECKER,)}
+
+
+def find(name: str) -> Study:
+    try:
+        return STUDIES[name]
+    except KeyError:
+        raise UnknownStudy(f'there is no study "{name}": choose one of {", ".join(sorted(STUDIES))}.') from None

@@ -138,7 +138,7 @@ def measured(row: Row, reference: Job, candidate: Job, *, repeats: int = 5, memo
     except AbsentError as error:
         return replace(row, status="absent", detail=str(error))
     except Exception as error:
-        return replace(row, status="failed", detail=summary(error))
+        return replace(row, status="failed", detail=_reason(error, memory_limit))
     return replace(
         row,
         seconds=statistics.median(timing.candidate),
@@ -204,7 +204,7 @@ def _measure_memory(setup: Callable[[], tuple[Job, Job]], threads: int, memory_l
             job()
         sender.send(Memory(baseline, _peak()))
     except Exception as error:  # whatever a library raises becomes the caller's message
-        sender.send(summary(error))
+        sender.send(_reason(error, memory_limit))
 
 
 # The kernel keeps the peak itself, so no allocation is too short-lived to be seen, as some are for a thread that
@@ -237,6 +237,12 @@ def _status(field: str) -> int:
         if name == field:
             return 1024 * int(value.split()[0])
     raise RuntimeError(f"this system's process status has no {field}")
+
+
+def _reason(error: Exception, memory_limit: int) -> str:
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return f"needs more than {memory_limit / 2**30:.0f} GiB"
+    return summary(error)
 
 
 def summary(error: BaseException, *, limit: int = 200) -> str:

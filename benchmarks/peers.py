@@ -8,6 +8,7 @@ version cannot do a work, raises `AbsentError` when it is run and not when this 
 import importlib
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -35,12 +36,13 @@ def measure_peer(peer: Peer, load: Workload, *, repeats: int = 5) -> Row:
     """A peer's time on a workload beside a plain epoch on the same."""
     model, x, y = load.make()
     row = Row(peer.name, peer.work, load.network, load.examples, load.batch)
-    return measured(
-        row,
-        lambda: plain_epoch(model, x, y, load.batch),
-        lambda: peer.run(model, x, y, load.batch),
-        repeats=repeats,
-    )
+    with _quiet():
+        return measured(
+            row,
+            lambda: plain_epoch(model, x, y, load.batch),
+            lambda: peer.run(model, x, y, load.batch),
+            repeats=repeats,
+        )
 
 
 def memory_jobs(name: str, work: Work, load: Workload) -> tuple[Job, Job]:
@@ -49,10 +51,11 @@ def memory_jobs(name: str, work: Work, load: Workload) -> tuple[Job, Job]:
 
     def job(examples: int) -> None:
         images, labels = x[:examples], y[:examples]
-        if name == "plain epoch":
-            plain_epoch(model, images, labels, load.batch)
-        else:
-            find(name, work).run(model, images, labels, load.batch)
+        with _quiet():
+            if name == "plain epoch":
+                plain_epoch(model, images, labels, load.batch)
+            else:
+                find(name, work).run(model, images, labels, load.batch)
 
     return lambda: job(2), lambda: job(load.examples)
 
@@ -63,6 +66,14 @@ def find(name: str, work: Work) -> Peer:
         if (peer.name, peer.work) == (name, work):
             return peer
     raise KeyError(f"no peer {name!r} does {work}: it is one of {sorted({p.name for p in PEERS if p.work == work})}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    # Deprecations that a peer meets inside torch, once per batch, are not the reader's to mend.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _imported(module: str) -> Any:
@@ -113,15 +124,12 @@ def _laplace(structure: str, backend: str, *, stochastic: bool, decompose: bool 
             backend=getattr(curvature, backend),
             backend_kwargs={"stochastic": stochastic},
         )
-        with warnings.catch_warnings():
-            # One backend warns of every normalisation layer in every batch; they are frozen on purpose.
-            warnings.filterwarnings("ignore", message="BatchNorm unsupported")
-            if decompose:
-                posterior.fit(_Batches(x, y, batch))
-            else:
-                # The base class's pass is the same work without the eigendecompositions that end `fit`: those
-                # serve the posterior, not the curvature, and on large layers outweigh it.
-                laplace.ParametricLaplace.fit(posterior, _Batches(x, y, batch))
+        if decompose:
+            posterior.fit(_Batches(x, y, batch))
+        else:
+            # The base class's pass is the same work without the eigendecompositions that end `fit`: those serve
+            # the posterior, not the curvature, and on large layers outweigh it.
+            laplace.ParametricLaplace.fit(posterior, _Batches(x, y, batch))
         found = posterior.H
         if isinstance(found, Tensor):
             return [found]
@@ -184,7 +192,12 @@ def _backpack(extension: str) -> Run:
             found: list[Tensor] = []
             for parameter in model.parameters():
                 value = getattr(parameter, quantity.savefield)
-                found.extend([value] if isinstance(value, Tensor) else value)
+                if isinstance(value, Tensor):
+                    found.append(value)
+                else:
+                    # Output factors are sums over the batch, input factors means: their sum weighs by size.
+                    outputs, *inputs = value
+                    found.extend([outputs, *(factor * (len(labels) / len(y)) for factor in inputs)])
             total = [a + b for a, b in zip(total, found, strict=True)] if total else found
         return total
 

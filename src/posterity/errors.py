@@ -65,3 +65,41 @@ class ResultsBusy(PosterityError):
 
 class WorkerDied(PosterityError):
     """A worker process ended without an answer, most often for want of memory."""
+
+
+# --- blocks ----------------------------------------------------------------------------------------
+
+
+class UnsupportedLayer(PosterityError):
+    """A layer has parameters and no known way to become a matrix."""
+
+
+class NoBlocks(PosterityError):
+    """A selection matched nothing, or the network has no trainable layer."""
+
+
+class UnreachedBlock(PosterityError):
+    """A block's layer was never called while the network ran."""
+
+
+class BlockMismatch(PosterityError):
+    """A matrix does not fit the block it is meant for."""
+
+
+class BatchLost(PosterityError):
+    """A layer's input no longer tells which example is which."""
+
+
+# --- curvature -------------------------------------------------------------------------------------
+
+
+class NoData(PosterityError):
+    """There was nothing to learn from."""
+
+
+class BadData(PosterityError):
+    """A batch has a form that cannot be read."""
+
+
+class BadTargets(PosterityError):
+    """Targets and outputs do not fit the likelihood, or each other."""

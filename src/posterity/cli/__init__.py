@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
@@ -17,7 +16,7 @@ from posterity.errors import PosterityError
 class _Commands(TyperGroup):
     """Errors we raise on purpose are messages to the user, not tracebacks."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except PosterityError as error:
@@ -31,10 +30,11 @@ app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_show_lo
 app.add_typer(study.app, name="study")
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"posterity {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

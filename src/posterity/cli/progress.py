@@ -30,21 +30,20 @@ def watching(console: Console, name: str, quiet: bool) -> Iterator[Watch]:
             TimeRemainingColumn(),
             console=console,
         ) as bar:
-            # The clock starts with the first report, so cells of an earlier run do not flatter the estimate.
-            task = bar.add_task(name, start=False, total=None)
-            yield lambda kept, total: _advance(bar, task, kept, total)
+            yield _Bar(bar, name)
     else:
         yield _Log(console, name)
 
 
-def _advance(bar: Progress, task: object, kept: int, total: int) -> None:
-    current = bar.tasks[0]
-    if not current.started:
-        bar.start_task(current.id)
-        current.total, current.completed = total, kept
-        current.fields["before"] = kept
-    else:
-        bar.update(current.id, completed=kept)
+class _Bar:
+    def __init__(self, bar: Progress, name: str) -> None:
+        self.bar = bar
+        self.task = bar.add_task(name, start=False, total=None)
+
+    def __call__(self, kept: int, total: int) -> None:
+        self.bar.update(self.task, completed=kept, total=total)
+        # The clock starts with the first report, so cells of an earlier run do not flatter the estimate.
+        self.bar.start_task(self.task)
 
 
 class _Log:

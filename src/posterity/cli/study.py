@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -70,7 +71,9 @@ def _show(console: Console, study: Study, preset: Preset, records: Sequence[Reco
     console.print(f"[bold]{study.id}[/bold]: {study.claim}")
     console.print(f"Preset {preset}, {len(records)} of {total} cells.\n", highlight=False)
     for table in study.tables(records):
-        rich = RichTable(title=table.title, title_justify="left", title_style="bold", header_style="dim")
+        rich = RichTable(
+            title=table.title, title_justify="left", title_style="bold", header_style="dim", box=box.SIMPLE_HEAD
+        )
         for number, column in enumerate(table.columns):
             rich.add_column(column, justify="left" if number == 0 else "right")
         for row in table.rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from multiprocessing.connection import Connection, wait
@@ -20,7 +20,7 @@ from posterity.studies.declaration import Arguments, Cell, Record, Study, Values
 CellFunction = Callable[[Arguments, torch.Generator], Values]
 
 
-def compute(study: Study, cells: Sequence[Cell], workers: int) -> Iterator[Record]:
+def compute(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Record, None, None]:
     """Yield each cell's record as it is finished. Stop early by closing the iterator."""
     if workers == 1 or len(cells) < 2:
         with _one_thread():
@@ -30,7 +30,7 @@ def compute(study: Study, cells: Sequence[Cell], workers: int) -> Iterator[Recor
         yield from _spread(study, cells, min(workers, len(cells)))
 
 
-def _spread(study: Study, cells: Sequence[Cell], workers: int) -> Iterator[Record]:
+def _spread(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Record, None, None]:
     """One pipe a worker: whoever answers gets the next cell.
 
     Processes are spawned, not forked: a fork would inherit torch's threads and the lock on the results. When
@@ -87,7 +87,7 @@ def _serve(function: CellFunction, connection: Connection) -> None:
         while True:
             try:
                 cell = connection.recv()
-            except EOFError:
+            except (EOFError, ConnectionResetError):
                 return
             try:
                 answer: Record | Exception = _record(function, cell)
@@ -95,7 +95,7 @@ def _serve(function: CellFunction, connection: Connection) -> None:
                 answer = error
             try:
                 connection.send(answer)
-            except BrokenPipeError:
+            except (BrokenPipeError, ConnectionResetError):
                 return
 
 

@@ -55,7 +55,7 @@ def latest(study: Study, folder: Path) -> tuple[Preset, list[Record]]:
 
 
 def save_figure(study: Study, records: list[Record], folder: Path) -> Path:
-    """Draw the study's figure beside its results."""
+    """Draw the study's figure beside its results. The same results give the same file."""
     path = folder / f"{study.id}.png"
     study.draw(records).savefig(path, dpi=160, metadata={"Software": None})
     return path

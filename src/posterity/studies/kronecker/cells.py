@@ -53,13 +53,13 @@ def _iterations(arguments: Arguments, generator: torch.Generator) -> Values:
     """The error by iteration of the convergence table, start included, from two kinds of start.
 
     "normal" starts are Algorithm 1's. "positive" starts, A·Aᵀ + I, are those of the authors' script, which also
-    makes its terms alike: the k-th factor is Σ_{j≤k} j·X_j with independent X_j.
+    makes its terms `alike`: the k-th factor is Σ_{j≤k} j·X_j with independent X_j.
     """
     (out, inp), terms, seeds, steps = (arguments[name] for name in ("sizes", "terms", "seeds", "steps"))
-    weights = torch.arange(1, terms + 1, dtype=torch.float64)[:, None, None, None]
-    lefts, rights = (
-        (weights * _positive_definite((terms, seeds, size, size), generator)).cumsum(0) for size in (out, inp)
-    )
+    lefts, rights = (_positive_definite((terms, seeds, size, size), generator) for size in (out, inp))
+    if arguments["alike"]:
+        weights = torch.arange(1, terms + 1, dtype=torch.float64)[:, None, None, None]
+        lefts, rights = (weights * lefts).cumsum(0), (weights * rights).cumsum(0)
     total = KroneckerSum([Kronecker(left, right) for left, right in zip(lefts, rights, strict=True)])
     normal = power_history(total, steps=steps - 1, tol=0, generator=generator).errors
     start = _positive_definite((seeds, out, out), generator) + torch.eye(out, dtype=torch.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,23 +15,25 @@ NORMAL_95 = 1.959964
 
 @dataclass(frozen=True)
 class Sample:
-    """Mean and standard deviation of `count` numbers."""
+    """Mean and standard deviation of `count` numbers, and the standard error of the mean were they drawn anew.
+
+    The error counts what chance decides, the draws, and not what differs by design, the points of the grid:
+    a sharp measure for comparing two runs of one design. The 95 % interval [low, high] is the paper's, who pools
+    both; it is wider.
+    """
 
     mean: float
     std: float
     count: int
-
-    @property
-    def standard_error(self) -> float:
-        return self.std / math.sqrt(self.count)
+    noise: float
 
     @property
     def low(self) -> float:
-        return self.mean - NORMAL_95 * self.standard_error
+        return self.mean - NORMAL_95 * self.std / math.sqrt(self.count)
 
     @property
     def high(self) -> float:
-        return self.mean + NORMAL_95 * self.standard_error
+        return self.mean + NORMAL_95 * self.std / math.sqrt(self.count)
 
 
 def pool(samples: Sequence[Sample]) -> Sample:
@@ -39,7 +41,8 @@ def pool(samples: Sequence[Sample]) -> Sample:
     count = sum(s.count for s in samples)
     mean = sum(s.count * s.mean for s in samples) / count
     squares = sum((s.count - 1) * s.std**2 + s.count * (s.mean - mean) ** 2 for s in samples)
-    return Sample(mean, math.sqrt(squares / (count - 1)), count)
+    noise = math.hypot(*(s.count * s.noise for s in samples)) / count
+    return Sample(mean, math.sqrt(squares / (count - 1)), count, noise)
 
 
 def overall(records: Sequence[Record], method: str) -> Sample:
@@ -50,18 +53,18 @@ def overall(records: Sequence[Record], method: str) -> Sample:
 def curve(records: Sequence[Record], panel: str, method: str) -> dict[float, Sample]:
     """The error along one panel of Figure 3: `size`, `scale`, `gamma` or `terms`."""
     if panel == "terms":
-        found = ((r.arguments["terms"], _sample(r, r.values[method])) for r in of(records, "terms"))
-        return dict(sorted(found))
-    return _grouped(_decay_samples(records, method), lambda point: float(point[panel]))
+        found = {r.arguments["terms"]: _samples(r, method)[0] for r in of(records, "terms")}
+        return dict(sorted(found.items()))
+    groups: dict[float, list[Sample]] = {}
+    for point, sample in _decay_samples(records, method):
+        groups.setdefault(point[panel], []).append(sample)
+    return {x: pool(groups[x]) for x in sorted(groups)}
 
 
-def iterations(records: Sequence[Record], start: str) -> list[Sample]:
+def iterations(records: Sequence[Record], start: str, alike: bool) -> list[Sample]:
     """The error before the first iteration and after each one, from `normal` or `positive` starts."""
-    return [
-        Sample(mean, std, r.arguments["seeds"])
-        for r in of(records, "iterations")
-        for mean, std in zip(r.values[start]["mean"], r.values[start]["std"], strict=True)
-    ]
+    chosen = (r for r in of(records, "iterations") if r.arguments["alike"] == alike)
+    return [sample for r in chosen for sample in _samples(r, start)]
 
 
 def of(records: Sequence[Record], experiment: str) -> list[Record]:
@@ -70,19 +73,12 @@ def of(records: Sequence[Record], experiment: str) -> list[Record]:
 
 def _decay_samples(records: Sequence[Record], method: str) -> Iterator[tuple[dict[str, Any], Sample]]:
     for r in of(records, "decay"):
-        values = r.values[method]
-        for gamma, mean, std in zip(r.arguments["gammas"], values["mean"], values["std"], strict=True):
-            yield {**r.arguments, "gamma": gamma}, Sample(mean, std, r.arguments["seeds"])
+        for gamma, sample in zip(r.arguments["gammas"], _samples(r, method), strict=True):
+            yield {**r.arguments, "gamma": gamma}, sample
 
 
-def _sample(record: Record, summary: Any) -> Sample:
-    return Sample(summary["mean"], summary["std"], record.arguments["seeds"])
-
-
-def _grouped(
-    samples: Iterator[tuple[dict[str, Any], Sample]], by: Callable[[dict[str, Any]], float]
-) -> dict[float, Sample]:
-    groups: dict[float, list[Sample]] = {}
-    for point, sample in samples:
-        groups.setdefault(by(point), []).append(sample)
-    return {x: pool(groups[x]) for x in sorted(groups)}
+def _samples(record: Record, name: str) -> list[Sample]:
+    """What a cell says under one name: a list, of one entry if the cell has a single answer."""
+    means, stds = (x if isinstance(x, list) else [x] for x in (record.values[name]["mean"], record.values[name]["std"]))
+    count = record.arguments["seeds"]
+    return [Sample(mean, std, count, std / math.sqrt(count)) for mean, std in zip(means, stds, strict=True)]

@@ -10,6 +10,9 @@ OVERALL = {"power": (0.01020, 0.03129), "sum": (0.10167, 0.22935)}
 ITERATIONS = ((0.793, 0.010), *[(0.049, 0.001)] * 6)
 """Mean and spread of the relative error in iterations 1 to 7."""
 
+FLOOR = 2e-7
+"""Below this the curves show the rounding of float32, in which the paper's figures were computed."""
+
 
 class Point(NamedTuple):
     """A point of a curve with its 95 % interval. Where the curve as printed leaves a point out, the mean is None."""

@@ -1,0 +1,146 @@
+"""What every layer can say of itself: its weights as one matrix, its calls as rows of inputs and gradients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.errors import BatchLost
+
+CHUNK = 1 << 24
+"""Entries of a temporary (64 MB in float32) beyond which work on a batch goes piece by piece."""
+
+
+@dataclass(frozen=True)
+class Layer(ABC):
+    """One kind of layer, seen as a matrix `W` (out × inp, the bias its last column).
+
+    A call on a batch is a set of *positions* t (one for a linear layer, one per output pixel for a convolution) with
+    input rows `a_t` and gradient rows `s_t`, such that the gradient of example n is `G_n = Σ_t s_t a_tᵀ`.
+    Estimators of curvature see layers through this class alone.
+    """
+
+    out: int
+    inp: int
+    bias: bool
+
+    @property
+    def separable(self) -> bool:
+        """Whether a Kronecker pair can describe the layer. Elementwise layers are diagonal instead."""
+        return True
+
+    @abstractmethod
+    def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:
+        """The matrix, from the layer's own parameters ("weight", "bias")."""
+
+    @abstractmethod
+    def write(self, matrix: Float[Tensor, "*batch out inp"]) -> dict[str, Tensor]:
+        """The parameters, from the matrix. Leading dimensions (draws, say) are carried along."""
+
+    @abstractmethod
+    def positions(self, a: Tensor, s: Tensor) -> int:
+        """How many positions a call has per example, from its raw input and output gradient (batch first)."""
+
+    @abstractmethod
+    def rows(self, a: Tensor, s: Tensor) -> tuple[Float[Tensor, "n t inp"], Float[Tensor, "n t out"]]:
+        """A call as input rows (with the bias's 1) and gradient rows."""
+
+    @abstractmethod
+    def input_moment(self, shape: torch.Size) -> Moment:
+        """A running Σ a aᵀ over positions, in whatever way is fastest for inputs of this shape (batch first)."""
+
+    @abstractmethod
+    def output_moment(self, s: Tensor) -> Float[Tensor, "out out"]:
+        """Σ s sᵀ over examples and positions."""
+
+    @abstractmethod
+    def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
+        """The gradient matrix of every example."""
+
+
+class Moment(ABC):
+    """A running second moment Σ_t a_t a_tᵀ of a layer's input rows, and how many rows it has seen."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    @abstractmethod
+    def add(self, a: Tensor) -> None: ...
+
+    @abstractmethod
+    def matrix(self) -> Float[Tensor, "inp inp"]:
+        """The sum so far, in float64."""
+
+
+class RowMoment(Moment):
+    """The plain way: input rows are at hand, one product sums them. O(rows · inp²)."""
+
+    def __init__(self, bias: bool) -> None:
+        super().__init__()
+        self.bias = bias
+        self.total: Tensor | None = None
+
+    def add(self, a: Float[Tensor, "rows features"]) -> None:
+        self._add(gram(a), a.sum(0), len(a))
+
+    def _add(self, product: Tensor, total: Tensor, rows: int) -> None:
+        n = product.shape[-1]
+        if self.total is None:
+            self.total = torch.zeros(n + self.bias, n + self.bias, dtype=torch.float64, device=product.device)
+        self.total[:n, :n] += product
+        if self.bias:
+            self.total[n, :n] += total
+            self.total[n, n] += rows
+        self.rows += rows
+
+    def matrix(self) -> Float[Tensor, "inp inp"]:
+        assert self.total is not None
+        if self.bias:
+            self.total[:-1, -1] = self.total[-1, :-1]
+        return self.total
+
+
+def gram(x: Float[Tensor, "rows n"], y: Float[Tensor, "rows n"] | None = None) -> Float[Tensor, "n n"]:
+    """xᵀx, or an xᵀy known to be symmetric.
+
+    Beyond a thousand columns only the blocks on and below the diagonal are multiplied out.
+    """
+    y = x if y is None else y
+    n = x.shape[1]
+    if n < 1024:
+        return x.T @ y
+    half = n // 2
+    result = x.new_empty(n, n)
+    result[:half, :half] = gram(x[:, :half], y[:, :half])
+    result[half:, half:] = gram(x[:, half:], y[:, half:])
+    torch.mm(x[:, half:].T, y[:, :half], out=result[half:, :half])
+    result[:half, half:] = result[half:, :half].T
+    return result
+
+
+def with_ones(rows: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n1"]:
+    return torch.cat((rows, rows.new_ones(*rows.shape[:-1], 1)), -1)
+
+
+def batch_first(x: Tensor, examples: int, name: str) -> Tensor:
+    """x with the examples along its first dimension, whether the network puts them first, second or folds them."""
+    if x.shape[0] == examples:
+        return x
+    if x.ndim >= 3 and x.shape[1] == examples:
+        return x.transpose(0, 1)
+    if x.shape[0] % examples == 0:
+        return x.unflatten(0, (examples, -1))
+    raise BatchLost(
+        f'block "{name}" sees a tensor of shape {tuple(x.shape)} in a batch of {examples} examples: neither its first '
+        "nor its second dimension tells the examples apart. Leave the block out with blocks=..., or use one example a batch."
+    )
+
+
+def accumulating(x: Tensor) -> Tensor:
+    """Sums over data need float32 or better, whatever precision the network runs in."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

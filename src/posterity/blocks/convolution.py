@@ -1,0 +1,187 @@
+"""Convolutions in one, two and three dimensions as matrices over patches.
+
+The expensive part of every Kronecker estimator is Σ p pᵀ over patches p. Written out, patches repeat each pixel k² times;
+here they are written out only when nothing cheaper fits (`input_moment` counts and chooses), a slice of the batch at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posterity.blocks.base import CHUNK, Layer, Moment, RowMoment, gram, with_ones
+from posterity.blocks.conv_overlap import BandMoment, Window
+from posterity.blocks.linear import joined, split
+
+Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+@dataclass(frozen=True)
+class ConvolutionLayer(Layer):
+    """W = [weight, flattened to (in/groups · kernel) | bias]. Output pixels are positions.
+
+    With groups, (pixel, group) is a position: its input row is the group's patch, its gradient row is zero outside
+    the group. So the output factor is block-diagonal and the input factor the average over groups.
+    """
+
+    channels: int
+    groups: int
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[int, ...]
+    """As torch.nn.functional.pad takes it: last dimension first, before and after."""
+    mode: str
+
+    @classmethod
+    def of(cls, module: Conv, bias: bool) -> ConvolutionLayer:
+        dims = len(module.kernel_size)
+        match module.padding:
+            case "valid":
+                padding = [0] * (2 * dims)
+            case "same":
+                spread = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
+                padding = [side for total in reversed(spread) for side in (total // 2, total - total // 2)]
+            case _:
+                assert not isinstance(module.padding, str)
+                padding = [p for p in module.padding[::-1] for _ in range(2)]
+        channels = module.in_channels // module.groups
+        return cls(
+            module.out_channels,
+            channels * math.prod(module.kernel_size) + bias,
+            bias,
+            channels,
+            module.groups,
+            tuple(module.kernel_size),
+            tuple(module.stride),
+            tuple(module.dilation),
+            tuple(padding),
+            "constant" if module.padding_mode == "zeros" else module.padding_mode,
+        )
+
+    def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:
+        return joined(parameters["weight"], parameters["bias"] if self.bias else None)
+
+    def write(self, matrix: Float[Tensor, "*batch out inp"]) -> dict[str, Tensor]:
+        parts = split(matrix, self.bias)
+        return parts | {"weight": parts["weight"].unflatten(-1, (self.channels, *self.kernel))}
+
+    def positions(self, a: Tensor, s: Tensor) -> int:
+        return s[0, 0].numel() * self.groups
+
+    def padded(self, a: Tensor) -> Tensor:
+        return F.pad(a, self.padding, mode=self.mode) if any(self.padding) else a
+
+    def by_group(self, x: Tensor) -> Tensor:
+        """Groups are small convolutions side by side: (example, group) takes the place of the example."""
+        return x if self.groups == 1 else x.unflatten(1, (self.groups, -1)).flatten(0, 1)
+
+    def windows(self, a: Tensor, first: int = 0) -> Tensor:
+        """The padded input with dimensions from `first` on replaced by (output positions) and (kernel) behind all: a view."""
+        for dim in range(first, len(self.kernel)):
+            k, step, d = self.kernel[dim], self.stride[dim], self.dilation[dim]
+            a = a.unfold(2 + dim, d * (k - 1) + 1, step)[..., ::d]
+        return a
+
+    def patches(self, a: Tensor) -> Iterator[Float[Tensor, "rows features"]]:
+        """Patches of all examples as rows, a bounded piece of the batch at a time."""
+        a = self.by_group(self.padded(a))
+        dims = len(self.kernel)
+        pixels = math.prod(self.output_size(a.shape[2:]))
+        step = max(1, CHUNK // (pixels * self.channels * math.prod(self.kernel)))
+        for piece in a.split(step):
+            view = self.windows(piece).movedim(1, 1 + dims)
+            yield view.reshape(len(piece) * pixels, -1)
+
+    def output_size(self, padded: tuple[int, ...]) -> tuple[int, ...]:
+        """Output pixels along each dimension, from the padded input's."""
+        sizes = zip(padded, self.kernel, self.stride, self.dilation, strict=True)
+        return tuple((size - d * (k - 1) - 1) // step + 1 for size, k, step, d in sizes)
+
+    def rows(self, a: Tensor, s: Tensor) -> tuple[Float[Tensor, "n t inp"], Float[Tensor, "n t out"]]:
+        rows = torch.cat(list(self.patches(a))).unflatten(0, (len(a), self.groups, -1)).flatten(1, 2)
+        s = s.flatten(2).mT
+        if self.groups > 1:
+            parts = s.unflatten(-1, (self.groups, -1)).transpose(1, 2)
+            eye = torch.eye(self.groups, dtype=s.dtype, device=s.device)
+            s = torch.einsum("ngto,gh->ngtho", parts, eye).flatten(3).flatten(1, 2)
+        return with_ones(rows) if self.bias else rows, s
+
+    def input_moment(self, shape: torch.Size) -> Moment:
+        window = self.window(tuple(shape[2:]))
+        if self.mode == "constant" and window.rows_pay:
+            return _Bands(self, window)
+        return _Patches(self)
+
+    def window(self, size: tuple[int, ...]) -> Window:
+        before, after = tuple(reversed(self.padding[0::2])), tuple(reversed(self.padding[1::2]))
+        padded = tuple(x + p + q for x, p, q in zip(size, before, after, strict=True))
+        output = self.output_size(padded)
+        return Window(self.channels, size, self.kernel, self.stride, self.dilation, before, output, self.bias)
+
+    def output_moment(self, s: Tensor) -> Float[Tensor, "out out"]:
+        flat = s.transpose(0, 1).reshape(self.out, -1)
+        product = gram(flat.T)
+        if self.groups > 1:
+            product = product * torch.block_diag(
+                *[s.new_ones(self.out // self.groups, self.out // self.groups)] * self.groups
+            )
+        return product
+
+    def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
+        """Patches are written out along all dimensions but the first; along that one a view slides (stride 1)."""
+        a, flat = self.by_group(self.padded(a)), self.by_group(s).flatten(2)
+        if self.stride[0] > 1:
+            pieces = a.split(max(1, CHUNK // (flat.shape[-1] * self.channels * math.prod(self.kernel))))
+            done = 0
+            parts = []
+            for piece in pieces:
+                patches = self.windows(piece).movedim(1, 1 + len(self.kernel)).reshape(len(piece), flat.shape[-1], -1)
+                parts.append(flat[done : done + len(piece)] @ patches)
+                done += len(piece)
+            gradient = torch.cat(parts)
+        else:
+            gradient = self._sliding(a, flat)
+        gradient = gradient.unflatten(0, (len(s), self.groups)).flatten(1, 2)
+        return torch.cat((gradient, s.flatten(2).sum(2)[..., None]), 2) if self.bias else gradient
+
+    def _sliding(self, a: Tensor, s: Float[Tensor, "n out t"]) -> Float[Tensor, "n out features"]:
+        dims, k, d = len(self.kernel), self.kernel[0], self.dilation[0]
+        view = self.windows(a, first=1)  # n, channels, rows, inner positions..., inner kernel...
+        inner = math.prod(self.kernel[1:])
+        across = math.prod(view.shape[3 : 2 + dims])
+        order = (0, 1, *range(2 + dims, view.ndim), *range(2, 2 + dims))
+        flat = view.permute(order).reshape(len(a), self.channels * inner, -1)
+        span = s.shape[-1]
+        parts = [s @ flat[:, :, i * d * across : i * d * across + span].mT for i in range(k)]
+        stacked = torch.stack(parts, 2).unflatten(3, (self.channels, inner))
+        return stacked.transpose(2, 3).flatten(2)
+
+
+class _Bands(BandMoment):
+    """Σ p pᵀ gathered from products of pixel rows."""
+
+    def __init__(self, layer: ConvolutionLayer, window: Window) -> None:
+        super().__init__(window)
+        self.layer = layer
+
+    def add(self, a: Tensor) -> None:
+        super().add(self.layer.by_group(a))
+
+
+class _Patches(RowMoment):
+    """Σ p pᵀ with patches written out."""
+
+    def __init__(self, layer: ConvolutionLayer) -> None:
+        super().__init__(layer.bias)
+        self.layer = layer
+
+    def add(self, a: Tensor) -> None:
+        for rows in self.layer.patches(a):
+            super().add(rows)

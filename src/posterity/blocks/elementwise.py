@@ -1,0 +1,90 @@
+"""The affine part of normalisation layers: a scale and a shift per feature, a diagonal block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posterity.blocks.base import Layer, Moment
+
+Norm = (
+    nn.LayerNorm | nn.GroupNorm | nn.RMSNorm | nn.modules.batchnorm._BatchNorm | nn.modules.instancenorm._InstanceNorm
+)
+
+
+@dataclass(frozen=True)
+class ElementwiseLayer(Layer):
+    """W = [weight | bias], features × 2 (× 1 without a bias): feature i sees (x̂_i, 1), and no other.
+
+    No Kronecker pair describes that, so every estimator keeps such a block diagonal (the dense oracle aside).
+    """
+
+    shape: tuple[int, ...]
+    trailing: int
+    """How many dimensions behind the features are positions: pixels for batch and group norm, none for layer norm."""
+    normalised: Callable[[Tensor], Tensor] = field(repr=False, compare=False)
+
+    @property
+    def separable(self) -> bool:
+        return False
+
+    @classmethod
+    def of(cls, module: Norm, bias: bool) -> ElementwiseLayer:
+        weight = module.weight
+        assert weight is not None
+        shape = tuple(weight.shape)
+        match module:
+            case nn.LayerNorm():
+                trailing, hat = 0, lambda x: F.layer_norm(x, module.normalized_shape, eps=module.eps)
+            case nn.RMSNorm():
+                trailing, hat = 0, lambda x: F.rms_norm(x, list(module.normalized_shape), eps=module.eps)
+            case nn.GroupNorm():
+                trailing, hat = -1, lambda x: F.group_norm(x, module.num_groups, eps=module.eps)
+            case _:
+                # Evaluation mode: running statistics where they are tracked, those of the batch where not.
+                trailing, hat = -1, lambda x: _statistics(module, x)
+        return cls(weight.numel(), 1 + bias, bias, shape, trailing, hat)
+
+    def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:
+        columns = [parameters["weight"]] + ([parameters["bias"]] if self.bias else [])
+        return torch.stack([c.flatten() for c in columns], 1)
+
+    def write(self, matrix: Float[Tensor, "*batch out inp"]) -> dict[str, Tensor]:
+        shaped = matrix.unflatten(-2, self.shape)
+        return {"weight": shaped[..., 0]} | ({"bias": shaped[..., 1]} if self.bias else {})
+
+    def _features_last(self, x: Tensor) -> Float[Tensor, "n t features"]:
+        x = x.movedim(1, -1) if self.trailing else x.flatten(x.ndim - len(self.shape))
+        return x.reshape(len(x), -1, self.out)
+
+    def positions(self, a: Tensor, s: Tensor) -> int:
+        return s[0].numel() // self.out
+
+    def rows(self, a: Tensor, s: Tensor) -> tuple[Float[Tensor, "n t inp"], Float[Tensor, "n t out"]]:
+        """Each (position, feature) is a position of its own whose gradient row has one entry."""
+        a, s = self._features_last(self.normalised(a)), self._features_last(s)
+        rows = torch.stack((a, torch.ones_like(a)), -1) if self.bias else a[..., None]
+        return rows.flatten(1, 2), torch.diag_embed(s).flatten(1, 2)
+
+    def input_moment(self, shape: torch.Size) -> Moment:
+        raise AssertionError("elementwise layers have no Kronecker factors")
+
+    def output_moment(self, s: Tensor) -> Float[Tensor, "out out"]:
+        raise AssertionError("elementwise layers have no Kronecker factors")
+
+    def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
+        a, s = self._features_last(self.normalised(a)), self._features_last(s)
+        columns = [(s * a).sum(1)] + ([s.sum(1)] if self.bias else [])
+        return torch.stack(columns, -1)
+
+
+def _statistics(module: nn.Module, x: Tensor) -> Tensor:
+    mean, var, eps = module.running_mean, module.running_var, module.eps
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm):
+        return F.instance_norm(x, mean, var, use_input_stats=mean is None, eps=float(eps))  # type: ignore[arg-type]
+    return F.batch_norm(x, mean, var, training=mean is None, eps=float(eps))  # type: ignore[arg-type]

@@ -1,0 +1,84 @@
+"""What every estimator of curvature is: a frozen choice that starts an accumulator for each block."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from posterity.algebra import Matrix
+from posterity.blocks import Block, Call
+from posterity.blocks.base import CHUNK
+from posterity.curvature.labels import Labels, Sampled
+from posterity.curvature.workers import Workers
+
+ONE_DRAW = Sampled(1)
+
+
+@dataclass(frozen=True)
+class Estimator(ABC):
+    """How a block's Fisher information is approximated, and over which labels."""
+
+    labels: Labels = ONE_DRAW
+
+    @abstractmethod
+    def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
+        """An empty sum for one block. `dtype` is the precision results are given in."""
+
+
+class Accumulator(ABC):
+    """The running curvature of one block.
+
+    For each batch: `see_input` for every call, then `see_gradients` once for every backward pass. `phases` passes over the
+    data are made, with `next_phase` between them.
+    """
+
+    phases = 1
+    needs_inputs = True
+    """Whether inputs must be kept until the gradients arrive."""
+
+    def __init__(self, block: Block, dtype: torch.dtype) -> None:
+        self.block, self.layer, self.dtype = block, block.layer, dtype
+
+    def see_input(self, a: Tensor) -> None:  # noqa: B027 (most have no use for it)
+        """The input of a call, batch first."""
+
+    @abstractmethod
+    def see_gradients(self, calls: list[Call], last: bool) -> None:
+        """All calls of the block in one backward pass; `last` if no other follows for this batch."""
+
+    def next_phase(self, workers: Workers) -> None:  # noqa: B027
+        """The data has been seen once; another round begins."""
+
+    @abstractmethod
+    def result(self, workers: Workers) -> Matrix:
+        """The sum over the data of all workers."""
+
+
+def gradients(block: Block, calls: list[Call], pieces: int | None = None) -> Iterator[Tensor]:
+    """Gradient matrices [n, out, inp] of a batch, a bounded piece at a time; the calls of an example are summed."""
+    layer = block.layer
+    n = len(_tensors(calls[0])[0])
+    step = pieces or max(1, CHUNK // (layer.out * layer.inp))
+    for start in range(0, n, step):
+        parts = [layer.gradients(*(x[start : start + step] for x in _tensors(call))) for call in calls]
+        yield parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+
+
+def rows(block: Block, calls: list[Call]) -> tuple[Tensor, Tensor]:
+    """All positions of a batch as input and gradient rows [n, t, inp] and [n, t, out]; calls one behind the other."""
+    parts = [block.layer.rows(*_tensors(call)) for call in calls]
+    return torch.cat([a for a, _ in parts], 1), torch.cat([s for _, s in parts], 1)
+
+
+def positions(block: Block, calls: list[Call]) -> int:
+    return sum(block.layer.positions(*_tensors(call)) for call in calls)
+
+
+def _tensors(call: Call) -> tuple[Tensor, Tensor]:
+    assert call.a is not None
+    assert call.s is not None
+    return call.a, call.s

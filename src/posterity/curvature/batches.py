@@ -1,0 +1,128 @@
+"""Whatever a user has for data, as batches: a DataLoader, a Dataset, or a pair of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from posterity.curvature.workers import Workers
+from posterity.errors import BadData, NoData
+
+Data = DataLoader[Any] | Dataset[Any] | tuple[Tensor, Tensor] | list[Tensor] | Iterable[Any]
+
+TARGET_KEYS = ("labels", "label", "targets", "target", "y")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs for the network, by position or by name, and the targets."""
+
+    positional: tuple[Any, ...]
+    named: Mapping[str, Any]
+    targets: Tensor
+
+    @classmethod
+    def of(cls, raw: Any, index: int) -> Batch:
+        """(inputs, targets), or a mapping with the targets under "labels" as transformers have it."""
+        if isinstance(raw, Mapping):
+            for key in TARGET_KEYS:
+                if key in raw:
+                    return cls((), {k: v for k, v in raw.items() if k != key}, torch.as_tensor(raw[key]))
+            raise BadData(
+                f"batch {index} is a mapping with the keys {sorted(raw)}: the targets must be under one of {TARGET_KEYS}."
+            )
+        if isinstance(raw, (tuple, list)) and len(raw) == 2:
+            inputs, targets = raw
+            targets = torch.as_tensor(targets)
+            return cls((), inputs, targets) if isinstance(inputs, Mapping) else cls((inputs,), {}, targets)
+        raise BadData(
+            f"batch {index} is a {type(raw).__name__}: it must be a pair (inputs, targets), or a mapping with the targets in it."
+        )
+
+    @property
+    def count(self) -> int:
+        return len(self.targets)
+
+    def to(self, device: torch.device) -> Batch:
+        def moved(x: Any) -> Any:
+            return x.to(device) if isinstance(x, Tensor) else x
+
+        return Batch(
+            tuple(map(moved, self.positional)), {k: moved(v) for k, v in self.named.items()}, self.targets.to(device)
+        )
+
+    def outputs(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> Tensor:
+        """The network's outputs with the parameters given; the logits, where it returns a record of several things."""
+        result = torch.func.functional_call(model, dict(parameters), self.positional, dict(self.named))
+        if not isinstance(result, Tensor):
+            result = getattr(result, "logits", result)
+        if not isinstance(result, Tensor):
+            raise BadData(
+                f"the network returned a {type(result).__name__}: a tensor, or a record with .logits, is needed."
+            )
+        return result
+
+
+def batches(data: Data, batch_size: int, workers: Workers | None = None) -> Iterator[Batch]:
+    """This worker's share of the data, batch by batch.
+
+    Tensors and datasets are cut into batches and dealt out in turn. A DataLoader with a DistributedSampler is taken as it
+    is; any other is dealt out in turn too, so that no example counts twice.
+    """
+    workers = workers or Workers.here()
+    for index, raw in enumerate(_raw(data, batch_size)):
+        if _dealt_already(data) or index % workers.size == workers.rank:
+            batch = Batch.of(raw, index)
+            if batch.count:
+                yield batch
+
+
+def batch_count(data: Data, batch_size: int) -> int | None:
+    """How many batches there are, where that can be told."""
+    if _is_pair(data):
+        return -(-len(data[0]) // batch_size)  # type: ignore[index]
+    if isinstance(data, Sized):
+        return (
+            len(data) if isinstance(data, DataLoader) or not isinstance(data, Dataset) else -(-len(data) // batch_size)
+        )
+    return None
+
+
+def check_data(data: Data) -> None:
+    """Refuse what can be seen to be wrong before anything runs."""
+    if _is_pair(data):
+        x, y = data  # type: ignore[misc]
+        if len(x) != len(y):
+            raise BadData(f"there are {len(x)} inputs and {len(y)} targets: they must pair up.")
+        if not len(x):
+            raise NoData("the tensors given as data are empty.")
+    elif isinstance(data, Sized) and not len(data):
+        raise NoData(f"the {type(data).__name__} given as data is empty.")
+    elif not isinstance(data, (Dataset, Iterable)):
+        raise BadData(
+            f"data is a {type(data).__name__}: give a DataLoader, a Dataset, or a pair of tensors (inputs, targets)."
+        )
+
+
+def _raw(data: Data, batch_size: int) -> Iterable[Any]:
+    if _is_pair(data):
+        x, y = data  # type: ignore[misc]
+        return ((x[i : i + batch_size], y[i : i + batch_size]) for i in range(0, len(x), batch_size))
+    if isinstance(data, DataLoader):
+        return data
+    if isinstance(data, Dataset):
+        return DataLoader(data, batch_size=batch_size)
+    return data
+
+
+def _is_pair(data: Data) -> bool:
+    return isinstance(data, (tuple, list)) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
+
+
+def _dealt_already(data: Data) -> bool:
+    return isinstance(data, DataLoader) and isinstance(data.sampler, DistributedSampler)

@@ -1,0 +1,94 @@
+"""KFAC: the Fisher information of a layer as the product of two averages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from posterity.algebra import Kronecker, Matrix
+from posterity.blocks import Block, Call, Moment
+from posterity.blocks.base import gram
+from posterity.curvature.base import Accumulator, Estimator, rows
+from posterity.curvature.diagonal import Squares
+from posterity.curvature.workers import Workers
+
+
+@dataclass(frozen=True)
+class KFAC(Estimator):
+    """L = Σ s sᵀ over the data, R = the average of a aᵀ (over data and positions).
+
+    `sharing` says how positions (pixels, tokens) enter: "expand" treats them as independent, as KFAC for convolutions does;
+    "reduce" first sums gradients and averages inputs over the positions of an example.
+    Exact for a linear layer and one example.
+    """
+
+    sharing: Literal["expand", "reduce"] = "expand"
+
+    def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
+        if not block.layer.separable:
+            return Squares(block, dtype)
+        return Averages(block, dtype) if self.sharing == "expand" else ReducedAverages(block, dtype)
+
+
+class Averages(Accumulator):
+    """Input moments are taken on the way forward, gradient moments on the way back: nothing is kept between."""
+
+    needs_inputs = False
+
+    def __init__(self, block: Block, dtype: torch.dtype) -> None:
+        super().__init__(block, dtype)
+        self.left = torch.zeros(self.layer.out, self.layer.out, dtype=torch.float64)
+        self.moments: dict[torch.Size, Moment] = {}
+
+    def see_input(self, a: Tensor) -> None:
+        shape = a.shape[1:]
+        if shape not in self.moments:
+            self.moments[shape] = self.layer.input_moment(a.shape)
+        self.moments[shape].add(a)
+
+    def see_gradients(self, calls: list[Call], last: bool) -> None:
+        for call in calls:
+            assert call.s is not None
+            self.add_left(self.layer.output_moment(call.s))
+
+    def add_left(self, moment: Tensor) -> None:
+        self.left = self.left.to(moment.device).add_(moment)
+
+    def factors(self, workers: Workers) -> tuple[Tensor, Tensor]:
+        right = torch.zeros(self.layer.inp, self.layer.inp, dtype=torch.float64, device=self.left.device)
+        count = 0
+        for moment in self.moments.values():
+            right += moment.matrix()
+            count += moment.rows
+        return workers.sum(self.left), workers.sum(right) / max(1.0, workers.total(count))
+
+    def result(self, workers: Workers) -> Matrix:
+        left, right = self.factors(workers)
+        return Kronecker(left.to(self.dtype), right.to(self.dtype))
+
+
+class ReducedAverages(Averages):
+    """The same of each example's summed gradient rows and averaged input rows."""
+
+    needs_inputs = True
+
+    def __init__(self, block: Block, dtype: torch.dtype) -> None:
+        super().__init__(block, dtype)
+        self.right = torch.zeros(self.layer.inp, self.layer.inp, dtype=torch.float64)
+        self.count = 0
+
+    def see_input(self, a: Tensor) -> None:
+        pass
+
+    def see_gradients(self, calls: list[Call], last: bool) -> None:
+        a, s = rows(self.block, calls)
+        self.add_left(gram(s.sum(1)))
+        if last:
+            self.right = self.right.to(a.device).add_(gram(a.mean(1)))
+            self.count += len(a)
+
+    def factors(self, workers: Workers) -> tuple[Tensor, Tensor]:
+        return workers.sum(self.left), workers.sum(self.right) / max(1.0, workers.total(self.count))

@@ -1,0 +1,188 @@
+"""What a network's outputs mean: the negative log-likelihood in summed nats, and its Fisher information."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posterity.errors import BadTargets
+
+IGNORED = -100
+"""A token with this target counts for nothing, as in torch and transformers."""
+
+
+@dataclass(frozen=True)
+class Likelihood(ABC):
+    """p(targets | outputs). Everything is per batch, first dimension the examples."""
+
+    @abstractmethod
+    def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs and targets in the form the other methods take, or `BadTargets`."""
+
+    @abstractmethod
+    def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Summed negative log-likelihood in nats, normalising constants included."""
+
+    @abstractmethod
+    def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The gradient of `nll` by the outputs."""
+
+    @abstractmethod
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+        """The same at targets drawn from the model. (`targets` tells which positions count.)"""
+
+    @abstractmethod
+    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
+        """Vectors whose outer products sum to the Fisher information of each example's outputs."""
+
+
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    """Outputs are logits over classes, in the last dimension (or in the second, as torch's image losses have it)."""
+
+    def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        if targets.is_floating_point() or targets.dtype == torch.bool:
+            raise BadTargets(
+                f"Categorical needs class indices, the targets are {targets.dtype}: convert them with .long()."
+            )
+        if outputs.ndim < 2:
+            raise BadTargets(
+                f"Categorical needs outputs (batch, classes), not {tuple(outputs.shape)}: add a class dimension."
+            )
+        if outputs.shape[:-1] != targets.shape:
+            if outputs.ndim < 3 or outputs.shape[:1] + outputs.shape[2:] != targets.shape:
+                raise BadTargets(
+                    f"outputs of shape {tuple(outputs.shape)} and targets of shape {tuple(targets.shape)} do not fit "
+                    "Categorical: targets must have the outputs' shape without the class dimension."
+                )
+            outputs = outputs.movedim(1, -1)
+        counted = targets[targets != IGNORED] if outputs.ndim > 2 else targets
+        classes = outputs.shape[-1]
+        if counted.numel() and (int(counted.min()) < 0 or int(counted.max()) >= classes):
+            raise BadTargets(
+                f"labels reach from {int(counted.min())} to {int(counted.max())} and the network has {classes} outputs: "
+                f"labels must lie in 0..{classes - 1}."
+            )
+        return outputs, targets
+
+    def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(
+            outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1), reduction="sum", ignore_index=IGNORED
+        )
+
+    def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        p = outputs.softmax(-1)
+        index = targets.clamp_min(0)[..., None]
+        return self._counted(p.scatter_add(-1, index, -torch.ones_like(index, dtype=p.dtype)), targets)
+
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+        p = outputs.softmax(-1)
+        # The exponential race (Gumbel's trick): one pass, no cumulative sums.
+        noise = torch.empty(p.shape, dtype=p.dtype, device=generator.device).exponential_(generator=generator)
+        drawn = (p / noise.to(p.device)).argmax(-1)
+        return self.residual(outputs, drawn.masked_fill(targets == IGNORED, IGNORED))
+
+    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
+        """The Cholesky columns of diag(p) − p pᵀ in closed form: one fewer than classes."""
+        if outputs.ndim > 2:
+            raise BadTargets(
+                f"Exact labels for outputs of shape {tuple(outputs.shape)} would take a backward pass per position and class: "
+                "use Sampled(n)."
+            )
+        p = outputs.softmax(-1)
+        left = p.flip(-1).cumsum(-1).flip(-1)  # left[k] = p[k] + p[k+1] + …
+        columns = []
+        for k in range(p.shape[-1] - 1):
+            rest = left[:, k + 1 : k + 2]
+            size = (p[:, k : k + 1] * rest / left[:, k : k + 1].clamp_min(torch.finfo(p.dtype).tiny)).sqrt()
+            column = torch.zeros_like(p)
+            column[:, k] = size[:, 0]
+            column[:, k + 1 :] = -size * p[:, k + 1 :] / rest.clamp_min(torch.finfo(p.dtype).tiny)
+            columns.append(column)
+        return columns
+
+    def _counted(self, residual: Tensor, targets: Tensor) -> Tensor:
+        return residual.masked_fill((targets == IGNORED)[..., None], 0)
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Likelihood):
+    """Targets are outputs plus normal noise of the given precision (one over the variance), for any number of outputs."""
+
+    precision: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.precision > 0 and math.isfinite(self.precision)):
+            raise ValueError(f"a noise precision is positive and finite, not {self.precision}")
+
+    def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        return _same_shape("GaussianNoise", outputs, targets)
+
+    def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        constant = 0.5 * math.log(2 * math.pi / self.precision)
+        return 0.5 * self.precision * (outputs - targets).square().sum() + constant * outputs.numel()
+
+    def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self.precision * (outputs - targets)
+
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+        z = torch.randn(outputs.shape, dtype=outputs.dtype, device=generator.device, generator=generator)
+        return self.precision**0.5 * z.to(outputs.device)
+
+    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
+        return _per_output(torch.full_like(outputs, self.precision**0.5))
+
+
+@dataclass(frozen=True)
+class Bernoulli(Likelihood):
+    """Outputs are logits of independent yes-or-no targets, one or many."""
+
+    def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        outputs, targets = _same_shape("Bernoulli", outputs, targets)
+        if bool(((targets < 0) | (targets > 1)).any()):
+            raise BadTargets(
+                f"Bernoulli targets lie between 0 and 1; these reach from {targets.min()} to {targets.max()}."
+            )
+        return outputs, targets
+
+    def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(outputs, targets, reduction="sum")
+
+    def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs.sigmoid() - targets
+
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+        p = outputs.sigmoid()
+        u = torch.rand(p.shape, dtype=p.dtype, device=generator.device, generator=generator).to(p.device)
+        return p - (u < p).to(p.dtype)
+
+    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
+        p = outputs.sigmoid()
+        return _per_output((p * (1 - p)).sqrt())
+
+
+def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    if outputs.shape != targets.shape and outputs.shape == (*targets.shape, 1):
+        targets = targets[..., None]
+    if outputs.shape != targets.shape:
+        raise BadTargets(
+            f"{name} needs outputs and targets of one shape, not {tuple(outputs.shape)} and {tuple(targets.shape)}: "
+            "broadcasting them would silently mix examples."
+        )
+    return outputs, targets.to(outputs.dtype)
+
+
+def _per_output(sizes: Tensor) -> list[Tensor]:
+    """One column per output, zero elsewhere."""
+    flat = sizes.reshape(len(sizes), -1)
+    columns = []
+    for k in range(flat.shape[1]):
+        column = torch.zeros_like(flat)
+        column[:, k] = flat[:, k]
+        columns.append(column.view_as(sizes))
+    return columns

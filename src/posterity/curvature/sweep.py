@@ -1,0 +1,132 @@
+"""The verb: one pass over the data, from a network to its curvature."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from posterity.algebra import Matrix
+from posterity.bars import track
+from posterity.blocks import Block, Call, Recorder, Selection, find_blocks, watched
+from posterity.curvature.base import Accumulator, Estimator
+from posterity.curvature.batches import Batch, Data, batch_count, batches, check_data
+from posterity.curvature.kfoc import KFOC
+from posterity.curvature.likelihoods import Categorical, Likelihood
+from posterity.curvature.record import Curvature
+from posterity.curvature.workers import Workers
+from posterity.errors import NoData, NotFinite, UnreachedBlock
+
+
+def estimate(
+    model: nn.Module,
+    data: Data,
+    estimator: Estimator | None = None,
+    likelihood: Likelihood | None = None,
+    *,
+    blocks: Selection = None,
+    batch_size: int = 256,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+) -> Curvature:
+    """The curvature of a network on data: a matrix per block summed over the data, the summed NLL, and N.
+
+    One pass (two for EKFAC), in evaluation mode, without gradients of weights. The model comes out exactly as it went in,
+    its mode and statistics included, also after an error. `blocks` selects layers by name, type or predicate.
+    `batch_size` cuts tensors and datasets; a DataLoader brings its own. Under `torch.distributed` each process sees its
+    share of the batches and all return the same result.
+    """
+    estimator, likelihood = estimator or KFOC(), likelihood or Categorical()
+    check_data(data)
+    found = find_blocks(model, blocks)
+    if generator is None:
+        generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+    workers = Workers.here()
+    start = generator.get_state()
+    with watched(model, found) as watch:
+        pass_over = _Pass(model, found, estimator, likelihood, generator, watch)
+        phases = max(a.phases for a in pass_over.accumulators.values())
+        for phase in range(phases):
+            if phase:
+                # The same labels again: each phase speaks of the same Fisher information.
+                generator.set_state(start)
+                pass_over.next_phase(workers)
+            share = batches(data, batch_size, workers)
+            total = batch_count(data, batch_size)
+            for index, batch in enumerate(track(share, total, f"curvature ({type(estimator).__name__})", progress)):
+                pass_over.see(batch, index)
+    return pass_over.result(workers)
+
+
+class _Pass:
+    """The state of one estimate: an accumulator per block, and what was summed beside them."""
+
+    def __init__(self, model, blocks, estimator, likelihood, generator, watch) -> None:  # type: ignore[no-untyped-def]
+        self.model: nn.Module = model
+        self.blocks: dict[str, Block] = blocks
+        self.estimator: Estimator = estimator
+        self.likelihood: Likelihood = likelihood
+        self.generator: torch.Generator = generator
+        self.watch = watch
+        first = next(model.parameters())
+        self.device = first.device
+        dtype = torch.float64 if first.dtype == torch.float64 else torch.float32
+        self.accumulators: dict[str, Accumulator] = {n: estimator.start(b, dtype) for n, b in blocks.items()}
+        # Detached parameters keep weights out of the backward pass; cloned buffers keep the network's own untouched.
+        self.parameters: dict[str, Tensor] = {n: p.detach() for n, p in model.named_parameters()}
+        self.parameters |= {n: b.detach().clone() for n, b in model.named_buffers()}
+        self.keep = any(a.needs_inputs for a in self.accumulators.values())
+        self.nll, self.count, self.phase = 0.0, 0, 0
+        self.reached: set[str] = set()
+
+    def see(self, batch: Batch, index: int) -> None:
+        batch = batch.to(self.device)
+        self.last = False
+        recorder = Recorder(batch.count, self._input, self._gradient, self.keep)
+        self.watch(recorder)
+        with torch.enable_grad():
+            raw = batch.outputs(self.model, self.parameters)
+        outputs, targets = self.likelihood.check(raw, batch.targets)
+        detached = outputs.detach().float() if outputs.dtype in (torch.float16, torch.bfloat16) else outputs.detach()
+        nll = float(self.likelihood.nll(detached, targets))
+        if not math.isfinite(nll):
+            raise NotFinite(
+                f"the loss of batch {index} is {nll}: look for diverged weights or bad inputs in that batch."
+            )
+        self.reached |= set(recorder.calls)
+        self._check_reached()
+        for residual, last in self.estimator.labels.residuals(self.likelihood, detached, targets, self.generator):
+            self.last = last
+            recorder.backward(outputs, residual.to(outputs.dtype), again=not last)
+        if self.phase == 0:
+            self.nll += nll
+            self.count += batch.count
+
+    def _input(self, name: str, a: Tensor) -> None:
+        with torch.no_grad():
+            self.accumulators[name].see_input(a)
+
+    def _gradient(self, name: str, calls: list[Call]) -> None:
+        with torch.no_grad():
+            self.accumulators[name].see_gradients(calls, self.last)
+
+    def _check_reached(self) -> None:
+        if missing := [name for name in self.blocks if name not in self.reached]:
+            raise UnreachedBlock(
+                f"the network ran without calling {missing}: their weights are unused, or used without calling the module. "
+                "Leave them out with blocks=..."
+            )
+
+    def next_phase(self, workers: Workers) -> None:
+        self.phase += 1
+        for accumulator in self.accumulators.values():
+            if accumulator.phases > 1:
+                accumulator.next_phase(workers)
+
+    def result(self, workers: Workers) -> Curvature:
+        count = int(workers.total(self.count))
+        if not count:
+            raise NoData("the data held no example.")
+        matrices: dict[str, Matrix] = {name: a.result(workers) for name, a in self.accumulators.items()}
+        return Curvature(matrices, workers.total(self.nll), count, self.estimator, self.likelihood)

@@ -181,6 +181,8 @@ def peak_memory(
     sender.close()
     try:
         answer = receiver.recv() if receiver.poll(timeout) else f"no result after {timeout:.0f} s"
+        # A process that has answered is left to clean up after itself before it is ended.
+        process.join(10.0 if isinstance(answer, Memory) else 0.0)
     except EOFError:
         process.join()
         raise MemoryError(f"the measuring process ended with code {process.exitcode}") from None

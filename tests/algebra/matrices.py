@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posterity.algebra import DenseMatrix, DiagonalMatrix, Kronecker, KroneckerSum, Matrix
+from posterity.algebra import DenseMatrix, DiagonalMatrix, Kronecker, KroneckerSum, Matrix, ScaledIdentity
 
 
 def definite(n: int, seed: int, batch: tuple[int, ...] = (), scale: float = 1.0) -> Tensor:
@@ -43,6 +43,11 @@ def _diagonal(out: int, inp: int, seed: int, batch: tuple[int, ...] = ()) -> Mat
     return DiagonalMatrix(torch.rand(*batch, out, inp, generator=generator, dtype=torch.float64) + 0.1)
 
 
+def _identity(out: int, inp: int, seed: int, batch: tuple[int, ...] = ()) -> Matrix:
+    generator = torch.Generator().manual_seed(seed)
+    return ScaledIdentity(torch.rand(batch, generator=generator, dtype=torch.float64) + 0.1, (out, inp))
+
+
 def _joint(out: int, inp: int, seed: int, batch: tuple[int, ...] = ()) -> Matrix:
     return pair(out, inp, seed, batch).joint(singular_pair(out, inp, seed + 7, batch)).combine(0.7, 1.9)
 
@@ -57,6 +62,7 @@ def _sum_of(k: int) -> Callable[..., Matrix]:
 STRUCTURES: dict[str, Callable[..., Matrix]] = {
     "dense": _dense,
     "diagonal": _diagonal,
+    "identity": _identity,
     "joint eigen": _joint,
     "kronecker": pair,
     "sum of one": _sum_of(1),

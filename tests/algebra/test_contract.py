@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from matrices import STRUCTURES, batches, seeds, sizes, vec
 
-from posterity.errors import SizeMismatch
+from posterity.errors import NotExact, SizeMismatch
 
 every_structure = pytest.mark.parametrize("structure", STRUCTURES)
 some = settings(max_examples=25, deadline=None)
@@ -129,3 +129,36 @@ def test_a_vector_of_the_wrong_shape_is_refused(structure):
         matrix.matmul(torch.zeros(3, 2, dtype=torch.float64))
     with pytest.raises(SizeMismatch, match="cannot add"):
         matrix + STRUCTURES["dense"](3, 2, 0)
+
+
+@every_structure
+@pytest.mark.parametrize("against", STRUCTURES)
+def test_the_trace_against_another_matrix_agrees_with_dense(structure, against):
+    p, q = STRUCTURES[structure](2, 3, 0, (2,)), STRUCTURES[against](2, 3, 9, (2,))
+    expected = torch.linalg.solve(q.dense(), p.dense()).diagonal(dim1=-2, dim2=-1).sum(-1)
+    close(q.trace_of(p), expected, 1e-8)
+
+
+@every_structure
+def test_whitened_vectors_have_the_inner_products_of_the_inverse(structure):
+    matrix, u, v = STRUCTURES[structure](2, 3, 0, (4,)), block(2, 3, 1, (4,)), block(2, 3, 2, (4,))
+    close((matrix.whiten(u) * matrix.whiten(v)).sum((-2, -1)), (u * matrix.solve(v)).sum((-2, -1)), 1e-8)
+
+
+@pytest.mark.parametrize("structure", ["diagonal", "identity", "joint eigen", "kronecker", "sum of one", "sum of two"])
+def test_a_matrix_is_diagonal_in_its_frame(structure):
+    matrix = STRUCTURES[structure](3, 2, 0)
+    frame = matrix.frame()
+    both = torch.kron(frame.left, frame.right)
+    close(both @ matrix.dense() @ both.mT, torch.diag(frame.values.flatten()), 1e-9)
+
+
+@every_structure
+def test_an_identity_adds_exactly_to_every_structure_that_can_hold_the_sum(structure):
+    matrix, identity = STRUCTURES[structure](2, 3, 4), STRUCTURES["identity"](2, 3, 5)
+    if structure == "joint eigen":  # its basis is not orthogonal: the identity is not diagonal there
+        with pytest.raises(NotExact):
+            matrix + identity
+        return
+    close((matrix + identity).dense(), matrix.dense() + identity.dense())
+    close((identity + matrix).dense(), matrix.dense() + identity.dense())

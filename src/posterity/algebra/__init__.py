@@ -1,25 +1,30 @@
 """Structured symmetric matrices over a layer's weights: exact operators, and approximations by name."""
 
-from posterity.algebra.base import Matrix
+from posterity.algebra.base import Frame, Matrix
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import DiagonalMatrix
 from posterity.algebra.eigen import Basis, JointEigen
+from posterity.algebra.identity import ScaledIdentity, scaled_identity
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
-from posterity.algebra.nearest import factorwise_sum, nearest, relative_error
+from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
 from posterity.algebra.power import PowerHistory, power_history, power_method
 
 __all__ = [
     "Basis",
     "DenseMatrix",
     "DiagonalMatrix",
+    "Frame",
     "JointEigen",
     "Kronecker",
     "KroneckerSum",
     "Matrix",
     "PowerHistory",
+    "ScaledIdentity",
     "factorwise_sum",
+    "mixing_weights",
     "nearest",
     "power_history",
     "power_method",
     "relative_error",
+    "scaled_identity",
 ]

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posterity.errors import SizeMismatch
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A basis in which a definite matrix is diagonal: (left ⊗ right) · matrix · (left ⊗ right)ᵀ = diag(values)."""
+
+    left: Float[Tensor, "*b out out"]
+    right: Float[Tensor, "*b inp inp"]
+    values: Float[Tensor, "*batch out inp"]
+
+
+def identity_frame(values: Float[Tensor, "*batch out inp"], over: tuple[int, int]) -> Frame:
+    left, right = (torch.eye(n, dtype=torch.float64, device=values.device) for n in over)
+    return Frame(left, right, values)
 
 
 class Matrix(ABC):
@@ -60,6 +75,16 @@ class Matrix(ABC):
         """The full (out·inp)² matrix: for tests and small problems."""
 
     @abstractmethod
+    def frame(self) -> Frame:
+        """This (definite) matrix as (A⊗B) diag(values) (A⊗B)ᵀ, told by the inverses of A and B, in float64."""
+
+    @abstractmethod
+    def diagonal_in(
+        self, left: Float[Tensor, "*b out out"], right: Float[Tensor, "*b inp inp"]
+    ) -> Float[Tensor, "*batch out inp"]:
+        """The diagonal of (left ⊗ right) · self · (left ⊗ right)ᵀ, as a matrix: O(out³ + inp³), no dense form."""
+
+    @abstractmethod
     def jittered(self, relative: float) -> Matrix:
         """A multiple of the identity added to each factor: `relative` times its mean eigenvalue.
 
@@ -87,6 +112,17 @@ class Matrix(ABC):
     def quadratic(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r"]:
         """vec(v)ᵀ · self · vec(v)."""
         return (v * self.matmul(v)).sum((-2, -1))
+
+    def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
+        """tr(other · self⁻¹), exactly, whatever the two structures: in this one's frame only a diagonal is needed."""
+        self._same_shape(other)
+        frame = self.frame()
+        return (other.diagonal_in(frame.left, frame.right) / frame.values).sum((-2, -1))
+
+    def whiten(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        """Some linear map of v with <whiten(u), whiten(v)> = <u, self⁻¹ v>, in float64."""
+        frame = self.frame()
+        return (frame.left @ self._fits(v).double() @ frame.right.mT) * frame.values.rsqrt()
 
     @property
     def size(self) -> int:

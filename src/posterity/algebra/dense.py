@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Matrix, per_matrix, standard_normal
-from posterity.errors import SizeMismatch
+from posterity.algebra.base import Frame, Matrix, per_matrix, standard_normal
+from posterity.errors import NotExact, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,23 @@ class DenseMatrix(Matrix):
 
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return self.values
+
+    def frame(self) -> Frame:
+        raise NotExact(
+            f"a dense {self.size}×{self.size} matrix is not diagonal in a product of two bases: use `whiten` or `trace_of`."
+        )
+
+    def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
+        frame = torch.einsum("...ij,...kl->...ikjl", left, right).flatten(-4, -3).flatten(-2)
+        return ((frame @ self.values.to(frame.dtype)) * frame).sum(-1).unflatten(-1, self.over)
+
+    def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
+        self._same_shape(other)
+        return torch.cholesky_solve(other.dense().double(), self._factor).diagonal(dim1=-2, dim2=-1).sum(-1)
+
+    def whiten(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        flat = self._fits(v).double().flatten(-2)[..., None]
+        return torch.linalg.solve_triangular(self._factor, flat, upper=False).squeeze(-1).unflatten(-1, self.over)
 
     def jittered(self, relative: float) -> DenseMatrix:
         return DenseMatrix(plus_identity(self.values, relative), self.over)

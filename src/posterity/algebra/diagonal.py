@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Matrix, per_matrix, standard_normal
+from posterity.algebra.base import Frame, Matrix, identity_frame, per_matrix, standard_normal
 from posterity.algebra.dense import DenseMatrix
+from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import NotExact, NotSquare
 
 
@@ -68,6 +69,12 @@ class DiagonalMatrix(Matrix):
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return torch.diag_embed(self.values.flatten(-2))
 
+    def frame(self) -> Frame:
+        return identity_frame(self._positive(), self.shape)
+
+    def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
+        return left.square() @ self.values.to(left.dtype) @ right.square().mT
+
     def jittered(self, relative: float) -> DiagonalMatrix:
         return DiagonalMatrix(self.values + relative * self.values.mean((-2, -1), keepdim=True))
 
@@ -79,6 +86,8 @@ class DiagonalMatrix(Matrix):
         match other:
             case DiagonalMatrix():
                 return DiagonalMatrix(self.values + other.values)
+            case ScaledIdentity():
+                return DiagonalMatrix(self.values + other.scale[..., None, None])
             case DenseMatrix():
                 return other + self
         raise NotExact(

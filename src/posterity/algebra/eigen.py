@@ -16,8 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Matrix, per_matrix, standard_normal
+from posterity.algebra.base import Frame, Matrix, per_matrix, standard_normal
 from posterity.algebra.dense import DenseMatrix
+from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import NotExact, NotPositiveDefinite, SizeMismatch
 
 
@@ -28,10 +29,11 @@ class Basis:
     matrix: Float[Tensor, "*b n n"]
     inverse: Float[Tensor, "*b n n"]
     logabsdet: Float[Tensor, "*b"]
+    is_orthogonal: bool = False
 
     @classmethod
     def orthogonal(cls, vectors: Float[Tensor, "*b n n"]) -> Basis:
-        return cls(vectors, vectors.mT, vectors.new_zeros(vectors.shape[:-2]))
+        return cls(vectors, vectors.mT, vectors.new_zeros(vectors.shape[:-2]), True)
 
     @classmethod
     def joint(
@@ -56,7 +58,10 @@ class Basis:
         return cls(factor @ vectors, vectors.mT @ inverse, logabsdet), values.clamp_min(0)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Basis:
-        return Basis(*(x.to(device=device, dtype=dtype) for x in (self.matrix, self.inverse, self.logabsdet)))
+        matrix, inverse, logabsdet = (
+            x.to(device=device, dtype=dtype) for x in (self.matrix, self.inverse, self.logabsdet)
+        )
+        return Basis(matrix, inverse, logabsdet, self.is_orthogonal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +145,13 @@ class JointEigen(Matrix):
         full = (frame * self.values.flatten(-2)[..., None, :]) @ frame.mT
         return (full + full.mT) / 2
 
+    def frame(self) -> Frame:
+        return Frame(self.left.inverse.double(), self.right.inverse.double(), self._positive())
+
+    def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
+        a, b = left @ self.left.matrix.to(left.dtype), right @ self.right.matrix.to(right.dtype)
+        return a.square() @ self.values.to(left.dtype) @ b.square().mT
+
     def jittered(self, relative: float) -> JointEigen:
         return replace(self, values=self.values + relative * self.values.mean((-2, -1), keepdim=True))
 
@@ -152,6 +164,8 @@ class JointEigen(Matrix):
         match other:
             case JointEigen() if other.left is self.left and other.right is self.right:
                 return replace(self, values=self.values + other.values)
+            case ScaledIdentity() if self.left.is_orthogonal and self.right.is_orthogonal:
+                return replace(self, values=self.values + other.scale[..., None, None])
             case DenseMatrix():
                 return other + self
         raise NotExact(

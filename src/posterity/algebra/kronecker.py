@@ -15,9 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Matrix, per_matrix, standard_normal
+from posterity.algebra.base import Frame, Matrix, per_matrix, standard_normal
 from posterity.algebra.dense import DenseMatrix, plus_identity
 from posterity.algebra.eigen import Basis, JointEigen
+from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import EmptySum, NotExact, SizeMismatch, TooLarge
 
 DENSE_LIMIT = 4096
@@ -42,6 +43,14 @@ class Kronecker(Matrix):
                 f"Kronecker.left is on {self.left.device} and .right on {self.right.device}: move both to one device."
             )
         _broadcast(self.left.shape[:-2], self.right.shape[:-2])
+
+    @classmethod
+    def unchecked(cls, left: Tensor, right: Tensor) -> Kronecker:
+        """For factors that are symmetric and finite by construction: the look at every entry costs as much as a product."""
+        pair = object.__new__(cls)
+        object.__setattr__(pair, "left", left)
+        object.__setattr__(pair, "right", right)
+        return pair
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -102,11 +111,27 @@ class Kronecker(Matrix):
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return torch.einsum("...ij,...kl->...ikjl", self.left, self.right).flatten(-4, -3).flatten(-2)
 
+    def frame(self) -> Frame:
+        left, right = self._factors
+        inverses = [
+            torch.linalg.solve_triangular(
+                f, torch.eye(f.shape[-1], dtype=f.dtype, device=f.device).expand_as(f), upper=False
+            )
+            for f in (left, right)
+        ]
+        ones = torch.ones(*self.batch, *self.shape, dtype=torch.float64, device=self.device)
+        return Frame(inverses[0], inverses[1], ones)
+
+    def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
+        rows = ((left @ self.left.to(left.dtype)) * left).sum(-1)
+        columns = ((right @ self.right.to(right.dtype)) * right).sum(-1)
+        return rows[..., :, None] * columns[..., None, :]
+
     def jittered(self, relative: float) -> Kronecker:
         return Kronecker(plus_identity(self.left, relative), plus_identity(self.right, relative))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Kronecker:
-        return Kronecker(*(x.to(device=device, dtype=dtype) for x in (self.left, self.right)))
+        return Kronecker.unchecked(*(x.to(device=device, dtype=dtype) for x in (self.left, self.right)))
 
     def __add__(self, other: Matrix) -> KroneckerSum | DenseMatrix:
         self._same_shape(other)
@@ -115,6 +140,8 @@ class Kronecker(Matrix):
                 return KroneckerSum((self, other))
             case KroneckerSum():
                 return KroneckerSum((self, *other.terms))
+            case ScaledIdentity():
+                return KroneckerSum((Kronecker.unchecked(*other.factors()), self))
             case DenseMatrix():
                 return other + self
         raise NotExact(
@@ -199,6 +226,18 @@ class KroneckerSum(Matrix):
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return reduce(add, (term.dense() for term in self.terms))
 
+    def frame(self) -> Frame:
+        return self._exact.frame()
+
+    def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
+        return self._exact.trace_of(other)
+
+    def whiten(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        return self._exact.whiten(self._fits(v))
+
+    def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
+        return reduce(add, (term.diagonal_in(left, right) for term in self.terms))
+
     def jittered(self, relative: float) -> KroneckerSum:
         return KroneckerSum([term.jittered(relative) for term in self.terms])
 
@@ -212,6 +251,8 @@ class KroneckerSum(Matrix):
                 return KroneckerSum((*self.terms, other))
             case KroneckerSum():
                 return KroneckerSum((*self.terms, *other.terms))
+            case ScaledIdentity():
+                return KroneckerSum((Kronecker.unchecked(*other.factors()), *self.terms))
             case DenseMatrix():
                 return other + self
         raise NotExact(

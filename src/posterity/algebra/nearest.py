@@ -25,15 +25,15 @@ def nearest(total: KroneckerSum) -> Kronecker:
     """
     if len(total.terms) == 1:
         return total.terms[0]
-    lefts, rights = [t.left for t in total.terms], [t.right for t in total.terms]
+    lefts, rights = [t.left.double() for t in total.terms], [t.right.double() for t in total.terms]
     left_norm, right_norm = _norms(lefts), _norms(rights)
     # Factors of norm one and one weight a term: scales that differ by 1e10 within a pair never meet in a Gram.
     scale = (left_norm * right_norm).sqrt()
     weight = scale[..., :, None] * scale[..., None, :]
-    c, d = _leading(weight * _gram(lefts, left_norm), weight * _gram(rights, right_norm))
+    c, d = mixing_weights(weight * _gram(lefts, left_norm), weight * _gram(rights, right_norm))
     left = _mix(lefts, _unless_zero(c * scale, left_norm))
     right = _mix(rights, _unless_zero(d * scale, right_norm))
-    return Kronecker(left, right)
+    return Kronecker.unchecked(left, right)
 
 
 def factorwise_sum(total: KroneckerSum) -> Kronecker:
@@ -81,17 +81,16 @@ def _gram(
     """Inner products of the factors, each brought to norm one."""
     rows = []
     for x in factors:
-        flat = x.double().flatten(-2)
-        rows.append([torch.linalg.vecdot(flat, y.double().flatten(-2)) for y in factors])
+        rows.append([torch.linalg.vecdot(x.flatten(-2), y.flatten(-2)) for y in factors])
     entries = torch.broadcast_tensors(*(entry for row in rows for entry in row))
     gram = torch.stack(entries, -1).unflatten(-1, (len(rows), len(rows)))
     return _unless_zero(_unless_zero(gram, norms[..., :, None]), norms[..., None, :])
 
 
-def _leading(
+def mixing_weights(
     left: Float[Tensor, "*batch terms terms"], right: Float[Tensor, "*batch terms terms"]
 ) -> tuple[Float[Tensor, "*batch terms"], Float[Tensor, "*batch terms"]]:
-    """Mixing weights c, d of the leading singular pair, up to the scale shared between the two factors.
+    """How to mix the factors, c for the left and d for the right, from their Gram matrices.
 
     With G_L = S Sᵀ the eigenproblem is symmetric, Sᵀ G_R S w = σ² w, and d = S w, c = G_R d need no inverse,
     so repeated and rank-deficient terms are no special case.

@@ -2,7 +2,7 @@
 
 from posterity.blocks.base import Layer, Moment
 from posterity.blocks.capture import Call, Recorder
-from posterity.blocks.network import Block, Selection, find_blocks, read_blocks, watched, write_blocks
+from posterity.blocks.network import Block, Selection, find_blocks, read_blocks, run_with, watched, write_blocks
 
 __all__ = [
     "Block",
@@ -13,6 +13,7 @@ __all__ = [
     "Selection",
     "find_blocks",
     "read_blocks",
+    "run_with",
     "watched",
     "write_blocks",
 ]

@@ -42,9 +42,13 @@ class Layer(ABC):
     def write(self, matrix: Float[Tensor, "*batch out inp"]) -> dict[str, Tensor]:
         """The parameters, from the matrix. Leading dimensions (draws, say) are carried along."""
 
+    def by_example(self, x: Tensor, examples: int, name: str) -> Tensor:
+        """A call's raw input or output gradient, examples first: the form in which the methods below take them."""
+        return batch_first(x, examples, name)
+
     @abstractmethod
     def positions(self, a: Tensor, s: Tensor) -> int:
-        """How many positions a call has per example, from its raw input and output gradient (batch first)."""
+        """How many positions a call has per example: as many as it has rows."""
 
     @abstractmethod
     def rows(self, a: Tensor, s: Tensor) -> tuple[Float[Tensor, "n t inp"], Float[Tensor, "n t out"]]:
@@ -55,8 +59,8 @@ class Layer(ABC):
         """A running Σ a aᵀ over positions, in whatever way is fastest for inputs of this shape (batch first)."""
 
     @abstractmethod
-    def output_moment(self, s: Tensor) -> Float[Tensor, "out out"]:
-        """Σ s sᵀ over examples and positions."""
+    def output_moment(self) -> Moment:
+        """A running Σ s sᵀ of gradient rows over examples and positions."""
 
     @abstractmethod
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
@@ -78,31 +82,49 @@ class Moment(ABC):
 
 
 class RowMoment(Moment):
-    """The plain way: input rows are at hand, one product sums them. O(rows · inp²)."""
+    """The plain way: input rows are at hand, one product sums them. O(rows · inp²).
+
+    Rows wait until there are half as many as columns: a product of few rows is all memory traffic.
+    """
 
     def __init__(self, bias: bool) -> None:
         super().__init__()
         self.bias = bias
         self.total: Tensor | None = None
+        self.waiting: list[Tensor] = []
+        self.waiting_rows = 0
 
     def add(self, a: Float[Tensor, "rows features"]) -> None:
-        self._add(gram(a), a.sum(0), len(a))
+        self.rows += len(a)
+        enough = min(a.shape[1] // 2, CHUNK // a.shape[1])
+        if not self.waiting and len(a) >= enough:
+            self._sum(a)
+            return
+        self.waiting.append(a.clone())  # a loader may use one buffer for every batch
+        self.waiting_rows += len(a)
+        if self.waiting_rows >= enough:
+            self._flush()
 
-    def _add(self, product: Tensor, total: Tensor, rows: int) -> None:
-        n = product.shape[-1]
+    def _flush(self) -> None:
+        if self.waiting:
+            self._sum(torch.cat(self.waiting))
+            self.waiting, self.waiting_rows = [], 0
+
+    def _sum(self, a: Float[Tensor, "rows features"]) -> None:
+        n = a.shape[1]
         if self.total is None:
-            self.total = torch.zeros(n + self.bias, n + self.bias, dtype=torch.float64, device=product.device)
-        self.total[:n, :n] += product
+            self.total = torch.zeros(n + self.bias, n + self.bias, dtype=torch.float64, device=a.device)
+        self.total[:n, :n] += gram(a)
         if self.bias:
-            self.total[n, :n] += total
-            self.total[n, n] += rows
-        self.rows += rows
+            self.total[n, :n] += a.sum(0)
+            self.total[n, n] += len(a)
 
     def matrix(self) -> Float[Tensor, "inp inp"]:
+        self._flush()
         assert self.total is not None
         if self.bias:
             self.total[:-1, -1] = self.total[-1, :-1]
-        return self.total
+        return self.total.clone()
 
 
 def gram(x: Float[Tensor, "rows n"], y: Float[Tensor, "rows n"] | None = None) -> Float[Tensor, "n n"]:
@@ -135,7 +157,11 @@ def batch_first(x: Tensor, examples: int, name: str) -> Tensor:
         return x.transpose(0, 1)
     if x.shape[0] % examples == 0:
         return x.unflatten(0, (examples, -1))
-    raise BatchLost(
+    raise batch_lost(x, examples, name)
+
+
+def batch_lost(x: Tensor, examples: int, name: str) -> BatchLost:
+    return BatchLost(
         f'block "{name}" sees a tensor of shape {tuple(x.shape)} in a batch of {examples} examples: neither its first '
         "nor its second dimension tells the examples apart. Leave the block out with blocks=..., or use one example a batch."
     )

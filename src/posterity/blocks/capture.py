@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posterity.blocks.base import accumulating, batch_first
+from posterity.blocks.base import Layer, accumulating
+from posterity.errors import UnreachedBlock
 
 Expand = Callable[[Tensor], Tensor]
 
@@ -41,17 +42,17 @@ class Recorder:
     calls: dict[str, list[Call]] = field(default_factory=dict)
     anchor: Tensor = field(default_factory=lambda: torch.zeros((), requires_grad=True))
 
-    def tap(self, name: str, a: Tensor, out: Tensor, expand: Expand | None = None) -> Tensor:
+    def tap(self, name: str, layer: Layer, a: Tensor, out: Tensor, expand: Expand | None = None) -> Tensor:
         """Note a call of block `name` with input `a`; returns `out`, which the network must go on with."""
         a = a.detach()
-        a = batch_first(accumulating(a) if a.is_floating_point() else a, self.examples, name)
+        a = layer.by_example(accumulating(a) if a.is_floating_point() else a, self.examples, name)
         self.on_input(name, a)
         call = Call(a if self.keep_inputs else None)
         self.calls.setdefault(name, []).append(call)
 
         def arrived(s: Tensor) -> None:
             s = accumulating(s.detach())
-            call.s = batch_first(expand(s) if expand else s, self.examples, name)
+            call.s = layer.by_example(expand(s) if expand else s, self.examples, name)
             if all(c.s is not None for c in self.calls[name]):
                 self._hand_over(name)
 
@@ -60,6 +61,11 @@ class Recorder:
 
     def backward(self, outputs: Tensor, residual: Tensor, again: bool) -> None:
         """Send `residual` back through the network. `again` keeps the graph for another one."""
+        if not outputs.requires_grad:
+            raise UnreachedBlock(
+                f"no gradient leads from the network's output back to {list(self.calls)}: the network ran without automatic "
+                "differentiation (torch.no_grad, torch.inference_mode, or a detach inside it)."
+            )
         torch.autograd.grad(outputs, self.anchor, residual, retain_graph=again, allow_unused=True)
         # A call the loss does not depend on got no gradient: it contributes nothing.
         for name, calls in self.calls.items():

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks.base import CHUNK, Layer, Moment, RowMoment, gram, with_ones
+from posterity.blocks.base import CHUNK, Layer, Moment, RowMoment, batch_lost, with_ones
 from posterity.blocks.conv_overlap import BandMoment, Window
 from posterity.blocks.linear import joined, split
 
@@ -72,8 +72,20 @@ class ConvolutionLayer(Layer):
         parts = split(matrix, self.bias)
         return parts | {"weight": parts["weight"].unflatten(-1, (self.channels, *self.kernel))}
 
+    def by_example(self, x: Tensor, examples: int, name: str) -> Tensor:
+        """[n, channels, ...], or [n, folded, channels, ...]: a second dimension as long as the batch is channels still."""
+        if x.shape[0] == examples:
+            return x
+        if x.shape[0] % examples:
+            raise batch_lost(x, examples, name)
+        return x.unflatten(0, (examples, -1))
+
+    def flat_batch(self, x: Tensor) -> Tensor:
+        """Folded or not, as torch's convolutions take it."""
+        return x.flatten(0, x.ndim - 2 - len(self.kernel))
+
     def positions(self, a: Tensor, s: Tensor) -> int:
-        return s[0, 0].numel() * self.groups
+        return s[0].numel() // self.out * self.groups
 
     def padded(self, a: Tensor) -> Tensor:
         return F.pad(a, self.padding, mode=self.mode) if any(self.padding) else a
@@ -91,7 +103,7 @@ class ConvolutionLayer(Layer):
 
     def patches(self, a: Tensor) -> Iterator[Float[Tensor, "rows features"]]:
         """Patches of all examples as rows, a bounded piece of the batch at a time."""
-        a = self.by_group(self.padded(a))
+        a = self.by_group(self.padded(self.flat_batch(a)))
         dims = len(self.kernel)
         pixels = math.prod(self.output_size(a.shape[2:]))
         step = max(1, CHUNK // (pixels * self.channels * math.prod(self.kernel)))
@@ -105,16 +117,19 @@ class ConvolutionLayer(Layer):
         return tuple((size - d * (k - 1) - 1) // step + 1 for size, k, step, d in sizes)
 
     def rows(self, a: Tensor, s: Tensor) -> tuple[Float[Tensor, "n t inp"], Float[Tensor, "n t out"]]:
+        n = len(a)
+        a, s = self.flat_batch(a), self.flat_batch(s)
         rows = torch.cat(list(self.patches(a))).unflatten(0, (len(a), self.groups, -1)).flatten(1, 2)
         s = s.flatten(2).mT
         if self.groups > 1:
             parts = s.unflatten(-1, (self.groups, -1)).transpose(1, 2)
             eye = torch.eye(self.groups, dtype=s.dtype, device=s.device)
             s = torch.einsum("ngto,gh->ngtho", parts, eye).flatten(3).flatten(1, 2)
+        rows, s = (x.reshape(n, -1, x.shape[-1]) for x in (rows, s))
         return with_ones(rows) if self.bias else rows, s
 
     def input_moment(self, shape: torch.Size) -> Moment:
-        window = self.window(tuple(shape[2:]))
+        window = self.window(tuple(shape[-len(self.kernel) :]))
         if self.mode == "constant" and window.rows_pay:
             return _Bands(self, window)
         return _Patches(self)
@@ -125,31 +140,24 @@ class ConvolutionLayer(Layer):
         output = self.output_size(padded)
         return Window(self.channels, size, self.kernel, self.stride, self.dilation, before, output, self.bias)
 
-    def output_moment(self, s: Tensor) -> Float[Tensor, "out out"]:
-        flat = s.transpose(0, 1).reshape(self.out, -1)
-        product = gram(flat.T)
-        if self.groups > 1:
-            product = product * torch.block_diag(
-                *[s.new_ones(self.out // self.groups, self.out // self.groups)] * self.groups
-            )
-        return product
+    def output_moment(self) -> Moment:
+        return _Pixels(self)
 
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         """Patches are written out along all dimensions but the first; along that one a view slides (stride 1)."""
+        n = len(a)
+        a, s = self.flat_batch(a), self.flat_batch(s)
         a, flat = self.by_group(self.padded(a)), self.by_group(s).flatten(2)
-        if self.stride[0] > 1:
-            pieces = a.split(max(1, CHUNK // (flat.shape[-1] * self.channels * math.prod(self.kernel))))
-            done = 0
-            parts = []
-            for piece in pieces:
-                patches = self.windows(piece).movedim(1, 1 + len(self.kernel)).reshape(len(piece), flat.shape[-1], -1)
-                parts.append(flat[done : done + len(piece)] @ patches)
-                done += len(piece)
-            gradient = torch.cat(parts)
-        else:
-            gradient = self._sliding(a, flat)
+        way, first = (self._sliding, 1) if self.stride[0] == 1 else (self._written_out, 0)
+        step = max(1, CHUNK // (flat.shape[-1] * self.channels * math.prod(self.kernel[first:])))
+        gradient = torch.cat([way(x, y) for x, y in zip(a.split(step), flat.split(step), strict=True)])
         gradient = gradient.unflatten(0, (len(s), self.groups)).flatten(1, 2)
-        return torch.cat((gradient, s.flatten(2).sum(2)[..., None]), 2) if self.bias else gradient
+        if self.bias:
+            gradient = torch.cat((gradient, s.flatten(2).sum(2)[..., None]), 2)
+        return gradient if len(gradient) == n else gradient.unflatten(0, (n, -1)).sum(1)
+
+    def _written_out(self, a: Tensor, s: Float[Tensor, "n out t"]) -> Float[Tensor, "n out features"]:
+        return s @ self.windows(a).movedim(1, 1 + len(self.kernel)).reshape(len(a), s.shape[-1], -1)
 
     def _sliding(self, a: Tensor, s: Float[Tensor, "n out t"]) -> Float[Tensor, "n out features"]:
         dims, k, d = len(self.kernel), self.kernel[0], self.dilation[0]
@@ -172,7 +180,7 @@ class _Bands(BandMoment):
         self.layer = layer
 
     def add(self, a: Tensor) -> None:
-        super().add(self.layer.by_group(a))
+        super().add(self.layer.by_group(self.layer.flat_batch(a)))
 
 
 class _Patches(RowMoment):
@@ -185,3 +193,21 @@ class _Patches(RowMoment):
     def add(self, a: Tensor) -> None:
         for rows in self.layer.patches(a):
             super().add(rows)
+
+
+class _Pixels(RowMoment):
+    """Σ s sᵀ over output pixels; nothing between groups."""
+
+    def __init__(self, layer: ConvolutionLayer) -> None:
+        super().__init__(bias=False)
+        self.layer = layer
+
+    def add(self, s: Tensor) -> None:
+        super().add(self.layer.flat_batch(s).transpose(0, 1).reshape(self.layer.out, -1).T)
+
+    def matrix(self) -> Float[Tensor, "out out"]:
+        total, groups = super().matrix(), self.layer.groups
+        if groups == 1:
+            return total
+        side = self.layer.out // groups
+        return total * torch.block_diag(*[total.new_ones(side, side)] * groups)

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks.base import Layer, Moment, gram
+from posterity.blocks.base import Layer, Moment, batch_lost
+from posterity.blocks.linear import Features
 from posterity.errors import TooLarge
 
 VOCABULARY_LIMIT = 8192
@@ -33,6 +34,24 @@ class EmbeddingLayer(Layer):
     def write(self, matrix: Float[Tensor, "*batch out inp"]) -> dict[str, Tensor]:
         return {"weight": matrix.mT}
 
+    def by_example(self, x: Tensor, examples: int, name: str) -> Tensor:
+        """Indices have no features: examples may be their first dimension or, time first, the second.
+
+        A folded batch is not guessed at: a row of another length is most often a table of places that all examples
+        share, and what comes back to it is already summed over them.
+        """
+        if not x.is_floating_point():
+            x, shape = x.long(), x.shape
+        else:
+            shape = x.shape[:-1]
+        if len(shape) and shape[0] == examples:
+            return x
+        if len(shape) > 1 and shape[1] == examples and shape[0] > 1:
+            return x.transpose(0, 1)
+        if examples == 1:
+            return x.unsqueeze(0)
+        raise batch_lost(x, examples, name)
+
     def positions(self, a: Tensor, s: Tensor) -> int:
         return a[0].numel()
 
@@ -54,8 +73,8 @@ class EmbeddingLayer(Layer):
             )
         return _Counts(self)
 
-    def output_moment(self, s: Tensor) -> Float[Tensor, "out out"]:
-        return gram(s.reshape(-1, self.out))
+    def output_moment(self) -> Moment:
+        return Features(bias=False)
 
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         a, s = a.reshape(len(a), -1), s.reshape(len(s), -1, self.out)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks.base import Layer, Moment, RowMoment, gram, with_ones
+from posterity.blocks.base import Layer, Moment, RowMoment, with_ones
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,19 @@ class LinearLayer(Layer):
         return with_ones(a) if self.bias else a, s
 
     def input_moment(self, shape: torch.Size) -> Moment:
-        return _Features(self.bias)
+        return Features(self.bias)
 
-    def output_moment(self, s: Tensor) -> Float[Tensor, "out out"]:
-        return gram(s.reshape(-1, self.out))
+    def output_moment(self) -> Moment:
+        return Features(bias=False)
 
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         a, s = self.rows(a, s)
         return s.mT @ a
 
 
-class _Features(RowMoment):
+class Features(RowMoment):
+    """Rows are whatever the last dimension holds."""
+
     def add(self, a: Tensor) -> None:
         super().add(a.reshape(-1, a.shape[-1]))
 

@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from itertools import chain
+from typing import Any, TypeGuard
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import is_parametrized
 
 from posterity.blocks.base import Layer
 from posterity.blocks.capture import Recorder
@@ -19,7 +22,7 @@ from posterity.blocks.convolution import ConvolutionLayer
 from posterity.blocks.elementwise import ElementwiseLayer
 from posterity.blocks.embedding import EmbeddingLayer
 from posterity.blocks.linear import LinearLayer
-from posterity.blocks.multihead import attention
+from posterity.blocks.multihead import Parts, attention
 from posterity.errors import BlockMismatch, NoBlocks, UnsupportedLayer
 
 Rule = str | type[nn.Module] | Callable[[str, nn.Module], bool]
@@ -31,7 +34,8 @@ KINDS: tuple[tuple[tuple[type[nn.Module], ...], Callable[[Any, bool], Layer]], .
     ((nn.Conv1d, nn.Conv2d, nn.Conv3d), ConvolutionLayer.of),
     ((nn.Embedding,), EmbeddingLayer.of),
     ((nn.LayerNorm, nn.GroupNorm, nn.RMSNorm), ElementwiseLayer.of),
-    ((nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm), ElementwiseLayer.of),
+    ((nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm), ElementwiseLayer.of),
+    ((nn.modules.instancenorm._InstanceNorm,), ElementwiseLayer.of),
 )
 
 
@@ -65,14 +69,14 @@ def find_blocks(model: nn.Module, select: Selection = None) -> dict[str, Block]:
     for name, module in model.named_modules():
         if module in inside_attention:
             continue
-        if isinstance(module, nn.MultiheadAttention):
+        if _is_attention(module):
             inside_attention.add(module.out_proj)
             candidates = _attention_parts(name, module)
         else:
             candidates = [(name, module, _own(module, name))]
         for block_name, part, parameters in candidates:
             trainable = {role: p for role, (_, p) in parameters.items() if p.requires_grad}
-            if not trainable or not _selected(select, block_name, name, part):
+            if not trainable or not _selected(select, block_name, name, part, module):
                 continue
             problem = _problem(part, parameters, trainable)
             if problem:
@@ -80,9 +84,10 @@ def find_blocks(model: nn.Module, select: Selection = None) -> dict[str, Block]:
                 continue
             names = {role: parameters[role][0] for role in trainable}
             block = Block(block_name, _layer(part, "bias" in trainable), names, (part,))
-            first = owner.setdefault(id(trainable["weight"]), block_name)
-            if first == block_name:
+            first = next((owner[id(p)] for p in trainable.values() if id(p) in owner), None)
+            if first is None:
                 found[block_name] = block
+                owner |= dict.fromkeys(map(id, trainable.values()), block_name)
             elif (problem := _tied(found[first], block, model)) is None:
                 found[first] = Block(first, block.layer, found[first].parameters, (*found[first].modules, part))
             else:
@@ -104,13 +109,14 @@ def read_blocks(model: nn.Module, blocks: Mapping[str, Block]) -> dict[str, Floa
     """Each block's matrix at the network's present parameters, detached."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     return {
-        name: block.layer.read({role: parameters[full].detach() for role, full in block.parameters.items()})
+        # A copy: without a bias the matrix would be a view, and change when the network is trained.
+        name: block.layer.read({role: parameters[full].detach() for role, full in block.parameters.items()}).clone()
         for name, block in blocks.items()
     }
 
 
 def write_blocks(blocks: Mapping[str, Block], matrices: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Parameters for `torch.func.functional_call`, from matrices. The network itself is not touched."""
+    """Parameters for `run_with`, from matrices. The network itself is not touched."""
     result: dict[str, Tensor] = {}
     for name, matrix in matrices.items():
         if name not in blocks:
@@ -125,6 +131,26 @@ def write_blocks(blocks: Mapping[str, Block], matrices: Mapping[str, Tensor]) ->
     return result
 
 
+def run_with(
+    model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """The network's output with other parameters or buffers, by `torch.func.functional_call`.
+
+    Left to find shared tensors itself, that function fails to put them back where one *module* is registered under two
+    names. So every place that holds one is named here, each once.
+    """
+    named = dict(chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)))
+    if unknown := [name for name in tensors if name not in named]:
+        raise BlockMismatch(f"the network has no parameter or buffer {unknown}.")
+    given = {id(named[name]): tensor for name, tensor in tensors.items()}
+    places = {}
+    for prefix, module in model.named_modules():
+        for local, tensor in chain(module._parameters.items(), module._buffers.items()):
+            if id(tensor) in given:
+                places[f"{prefix}.{local}" if prefix else local] = given[id(tensor)]
+    return torch.func.functional_call(model, places, args, dict(kwargs or {}), tie_weights=False)
+
+
 @contextmanager
 def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[[Recorder | None], None]]:
     """Evaluation mode, with every call of a block reported to a recorder; all is as before afterwards.
@@ -137,26 +163,26 @@ def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[
     replaced: dict[nn.Module, Any] = {}
     fast = torch.backends.mha.get_fastpath_enabled()
 
-    def hook(name: str, module: nn.Module, args: Any, kwargs: Any, out: Tensor) -> Tensor | None:
+    def hook(block: Block, module: nn.Module, args: Any, kwargs: Any, out: Tensor) -> Tensor | None:
         recorder = current[0]
-        a = args[0] if args else kwargs["input"]
-        return None if recorder is None else recorder.tap(name, a, out)
+        (a,) = args or kwargs.values()  # every layer takes one tensor, whatever it calls it
+        return None if recorder is None else recorder.tap(block.name, block.layer, a, out)
 
-    def attend(module: nn.MultiheadAttention, names: Any, original: Any, *args: Any, **kwargs: Any) -> Any:
+    def attend(module: nn.MultiheadAttention, parts: Any, original: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = current[0]
-        return original(*args, **kwargs) if recorder is None else attention(module, recorder, names, *args, **kwargs)
+        return original(*args, **kwargs) if recorder is None else attention(module, recorder, parts, *args, **kwargs)
 
     try:
         model.eval()
         # The fused path of a transformer layer would call none of its modules.
         torch.backends.mha.set_fastpath_enabled(False)
-        for name, block in blocks.items():
+        for block in blocks.values():
             for module in block.modules:
                 if not isinstance(module, nn.MultiheadAttention):
-                    hooks.append(module.register_forward_hook(partial(hook, name), with_kwargs=True))
-        for module, names in _attentions(model, blocks).items():
+                    hooks.append(module.register_forward_hook(partial(hook, block), with_kwargs=True))
+        for module, parts in _attentions(model, blocks).items():
             replaced[module] = module.__dict__.get("forward")
-            module.__dict__["forward"] = partial(attend, module, names, module.forward)
+            module.__dict__["forward"] = partial(attend, module, parts, module.forward)
         yield lambda recorder: current.__setitem__(0, recorder)
     finally:
         for handle in hooks:
@@ -188,44 +214,56 @@ def _attention_parts(
     return [(f"{prefix}in_proj", module, renamed), (f"{prefix}out_proj", module.out_proj, out)]
 
 
-def _attentions(
-    model: nn.Module, blocks: Mapping[str, Block]
-) -> dict[nn.MultiheadAttention, tuple[str | None, str | None]]:
-    """For each attention module with a block in it, the names of its in- and out-projection blocks."""
-    owner = {module: name for name, block in blocks.items() for module in block.modules}
-    modules = (m for m in model.modules() if isinstance(m, nn.MultiheadAttention))
-    names = {m: (owner.get(m), owner.get(m.out_proj)) for m in modules}
-    return {m: pair for m, pair in names.items() if any(pair)}
+def _attentions(model: nn.Module, blocks: Mapping[str, Block]) -> dict[nn.MultiheadAttention, Parts]:
+    """For each attention module with a block in it, its in- and out-projection blocks."""
+    owner = {module: (block.name, block.layer) for block in blocks.values() for module in block.modules}
+    modules = (m for m in model.modules() if _is_attention(m))
+    parts = {m: (owner.get(m), owner.get(m.out_proj)) for m in modules}
+    return {m: pair for m, pair in parts.items() if any(pair)}
 
 
-def _selected(select: Selection, block: str, module_name: str, module: nn.Module) -> bool:
+def _is_attention(module: nn.Module) -> TypeGuard[nn.MultiheadAttention]:
+    """Attention as torch computes it. A subclass with a forward of its own may compute something else."""
+    return isinstance(module, nn.MultiheadAttention) and _forward(type(module)) is nn.MultiheadAttention
+
+
+def _selected(select: Selection, block: str, module_name: str, part: nn.Module, module: nn.Module) -> bool:
+    """Whether a rule means a block: by its own name and type, or by those of the attention that it is part of."""
     match select:
         case None:
             return True
         case str():
             return any(fnmatchcase(name, select) for name in (block, module_name))
         case type():
-            return isinstance(module, select)
+            return isinstance(part, select) or isinstance(module, select)
         case Sequence():
-            return any(_selected(rule, block, module_name, module) for rule in select)
-    return bool(select(block, module))
+            return any(_selected(rule, block, module_name, part, module) for rule in select)
+    return bool(select(block, part))
 
 
 def _problem(
     module: nn.Module, parameters: Mapping[str, tuple[str, nn.Parameter]], trainable: Mapping[str, nn.Parameter]
 ) -> str | None:
     """Why a module's trainable parameters cannot become one matrix, if they cannot."""
+    if is_parametrized(module):
+        return "parametrized: its weight is computed from others"
     if _builder(module) is None:
         return "no known matrix form"
     if unknown := set(trainable) - {"weight", "bias"}:
         return f"parameters {sorted(unknown)} have no place in the matrix"
     if "weight" not in trainable:
         return "its weight is frozen and its bias is not"
+    if any(is_lazy(p) for p in trainable.values()):
+        return "its size is not known before a first batch"
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is None:
+        return "it normalises by the batch, so no example has a gradient of its own"
+    if isinstance(module, nn.Embedding) and module.max_norm is not None:
+        return "max_norm changes its weight whenever it is called"
     return None
 
 
 def _builder(module: nn.Module) -> Callable[[Any, bool], Layer] | None:
-    if isinstance(module, nn.MultiheadAttention):
+    if _is_attention(module):
         return lambda m, bias: LinearLayer(3 * m.embed_dim, m.embed_dim + bias, bias)
     for types, builder in KINDS:
         for known in types:
@@ -247,10 +285,13 @@ def _layer(module: nn.Module, bias: bool) -> Layer:
 
 
 def _tied(first: Block, second: Block, model: nn.Module) -> str | None:
-    """Why two modules that share a weight are not one block called from two places, if they are not."""
+    """Why two modules that share a parameter are not one block called from two places, if they are not."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     same = {role: parameters[full] for role, full in first.parameters.items()}
     again = {role: parameters[full] for role, full in second.parameters.items()}
+    if not first.layer.separable:
+        return f'it shares parameters with "{first.name}", and each normalises in its own way'
     if first.layer == second.layer and all(same.get(role) is p for role, p in again.items()):
         return None
-    return f'it shares its weight with "{first.name}" in another role'
+    shared = [role for role, p in again.items() if any(p is q for q in same.values())]
+    return f'it shares its {" and ".join(shared)} with "{first.name}" in another role'

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
+from posterity.blocks import run_with
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData
 
@@ -25,6 +26,15 @@ class Batch:
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
     targets: Tensor
+    index: int = 0
+    """Which batch of the data this is."""
+
+    def __post_init__(self) -> None:
+        if self.targets.ndim == 0:
+            raise BadData(
+                f"batch {self.index} has the single number {self.targets.item()} for its targets: it is an example, not a "
+                "batch of them. Wrap the data in a DataLoader."
+            )
 
     @classmethod
     def of(cls, raw: Any, index: int) -> Batch:
@@ -32,14 +42,16 @@ class Batch:
         if isinstance(raw, Mapping):
             for key in TARGET_KEYS:
                 if key in raw:
-                    return cls((), {k: v for k, v in raw.items() if k != key}, torch.as_tensor(raw[key]))
+                    return cls((), {k: v for k, v in raw.items() if k != key}, torch.as_tensor(raw[key]), index)
             raise BadData(
                 f"batch {index} is a mapping with the keys {sorted(raw)}: the targets must be under one of {TARGET_KEYS}."
             )
         if isinstance(raw, (tuple, list)) and len(raw) == 2:
             inputs, targets = raw
             targets = torch.as_tensor(targets)
-            return cls((), inputs, targets) if isinstance(inputs, Mapping) else cls((inputs,), {}, targets)
+            return (
+                cls((), inputs, targets, index) if isinstance(inputs, Mapping) else cls((inputs,), {}, targets, index)
+            )
         raise BadData(
             f"batch {index} is a {type(raw).__name__}: it must be a pair (inputs, targets), or a mapping with the targets in it."
         )
@@ -50,15 +62,21 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         def moved(x: Any) -> Any:
-            return x.to(device) if isinstance(x, Tensor) else x
+            if not isinstance(x, Tensor):
+                return x
+            # Autograd cannot keep a tensor that was made in inference mode.
+            return x.to(device, copy=x.is_inference())
 
         return Batch(
-            tuple(map(moved, self.positional)), {k: moved(v) for k, v in self.named.items()}, self.targets.to(device)
+            tuple(map(moved, self.positional)),
+            {k: moved(v) for k, v in self.named.items()},
+            self.targets.to(device),
+            self.index,
         )
 
     def outputs(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> Tensor:
         """The network's outputs with the parameters given; the logits, where it returns a record of several things."""
-        result = torch.func.functional_call(model, dict(parameters), self.positional, dict(self.named))
+        result = run_with(model, parameters, self.positional, self.named)
         if not isinstance(result, Tensor):
             result = getattr(result, "logits", result)
         if not isinstance(result, Tensor):
@@ -86,11 +104,10 @@ def batch_count(data: Data, batch_size: int) -> int | None:
     """How many batches there are, where that can be told."""
     if _is_pair(data):
         return -(-len(data[0]) // batch_size)  # type: ignore[index]
-    if isinstance(data, Sized):
-        return (
-            len(data) if isinstance(data, DataLoader) or not isinstance(data, Dataset) else -(-len(data) // batch_size)
-        )
-    return None
+    length = _length(data)
+    if length is not None and isinstance(data, Dataset):
+        return -(-length // batch_size)
+    return length
 
 
 def check_data(data: Data) -> None:
@@ -101,7 +118,7 @@ def check_data(data: Data) -> None:
             raise BadData(f"there are {len(x)} inputs and {len(y)} targets: they must pair up.")
         if not len(x):
             raise NoData("the tensors given as data are empty.")
-    elif isinstance(data, Sized) and not len(data):
+    elif _length(data) == 0:
         raise NoData(f"the {type(data).__name__} given as data is empty.")
     elif not isinstance(data, (Dataset, Iterable)):
         raise BadData(
@@ -124,5 +141,14 @@ def _is_pair(data: Data) -> bool:
     return isinstance(data, (tuple, list)) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
 
 
+def _length(data: Data) -> int | None:
+    """Where it is known: a loader of a stream has a `__len__` that raises."""
+    try:
+        return len(data) if isinstance(data, Sized) else None
+    except TypeError:
+        return None
+
+
 def _dealt_already(data: Data) -> bool:
-    return isinstance(data, DataLoader) and isinstance(data.sampler, DistributedSampler)
+    samplers = (getattr(data, "sampler", None), getattr(getattr(data, "batch_sampler", None), "sampler", None))
+    return isinstance(data, DataLoader) and any(isinstance(s, DistributedSampler) for s in samplers)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posterity.algebra import Kronecker, Matrix
 from posterity.blocks import Block, Call, Moment
-from posterity.blocks.base import gram
+from posterity.blocks.base import RowMoment
 from posterity.curvature.base import Accumulator, Estimator, rows
 from posterity.curvature.diagonal import Squares
 from posterity.curvature.workers import Workers
@@ -40,7 +40,7 @@ class Averages(Accumulator):
 
     def __init__(self, block: Block, dtype: torch.dtype) -> None:
         super().__init__(block, dtype)
-        self.left = torch.zeros(self.layer.out, self.layer.out, dtype=torch.float64)
+        self.left = self.layer.output_moment()
         self.moments: dict[torch.Size, Moment] = {}
 
     def see_input(self, a: Tensor) -> None:
@@ -52,22 +52,19 @@ class Averages(Accumulator):
     def see_gradients(self, calls: list[Call], last: bool) -> None:
         for call in calls:
             assert call.s is not None
-            self.add_left(self.layer.output_moment(call.s))
-
-    def add_left(self, moment: Tensor) -> None:
-        self.left = self.left.to(moment.device).add_(moment)
+            self.left.add(call.s)
 
     def factors(self, workers: Workers) -> tuple[Tensor, Tensor]:
-        right = torch.zeros(self.layer.inp, self.layer.inp, dtype=torch.float64, device=self.left.device)
-        count = 0
-        for moment in self.moments.values():
-            right += moment.matrix()
-            count += moment.rows
-        return workers.sum(self.left), workers.sum(right) / max(1.0, workers.total(count))
+        out, inp = self.block.shape
+        left = self.left.matrix() if self.left.rows else torch.zeros(out, out, dtype=torch.float64)
+        seen = [moment.matrix() for moment in self.moments.values()]
+        right = sum(seen[1:], seen[0]) if seen else torch.zeros(inp, inp, dtype=torch.float64)
+        count = sum(moment.rows for moment in self.moments.values())
+        return workers.sum(left), workers.sum(right).div_(max(1.0, workers.total(count)))
 
     def result(self, workers: Workers) -> Matrix:
         left, right = self.factors(workers)
-        return Kronecker(left.to(self.dtype), right.to(self.dtype))
+        return Kronecker.unchecked(left.to(self.dtype), right.to(self.dtype))
 
 
 class ReducedAverages(Averages):
@@ -77,18 +74,14 @@ class ReducedAverages(Averages):
 
     def __init__(self, block: Block, dtype: torch.dtype) -> None:
         super().__init__(block, dtype)
-        self.right = torch.zeros(self.layer.inp, self.layer.inp, dtype=torch.float64)
-        self.count = 0
+        self.left, self.right = RowMoment(bias=False), RowMoment(bias=False)
 
     def see_input(self, a: Tensor) -> None:
         pass
 
     def see_gradients(self, calls: list[Call], last: bool) -> None:
         a, s = rows(self.block, calls)
-        self.add_left(gram(s.sum(1)))
+        self.left.add(s.sum(1))
         if last:
-            self.right = self.right.to(a.device).add_(gram(a.mean(1)))
-            self.count += len(a)
-
-    def factors(self, workers: Workers) -> tuple[Tensor, Tensor]:
-        return workers.sum(self.left), workers.sum(self.right) / max(1.0, workers.total(self.count))
+            self.right.add(a.mean(1))
+            self.moments = {a.shape[1:]: self.right}

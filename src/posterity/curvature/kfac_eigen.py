@@ -10,7 +10,7 @@ from torch import Tensor
 from posterity.algebra import Basis, JointEigen, Matrix
 from posterity.blocks import Block, Call
 from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
-from posterity.curvature.diagonal import Squares
+from posterity.curvature.diagonal import CACHED, FEW, Squares, summed_squares
 from posterity.curvature.kfac import Averages
 from posterity.curvature.workers import Workers
 
@@ -41,10 +41,17 @@ class _Rotated(Accumulator):
     def see_gradients(self, calls: list[Call], last: bool) -> None:
         if self.averages is not None:
             self.averages.see_gradients(calls, last)
-        elif positions(self.block, calls) == 1:
+        elif positions(self.block, calls) < self.layer.out:
+            # Fewer rows than a gradient has: turning the rows is cheaper than turning the gradient.
             a, s = rows(self.block, calls)
             u, v = self._bases(a)
-            self._add((s.squeeze(1) @ u).square().T @ (a.squeeze(1) @ v).square())
+            a, s = a @ v, s @ u
+            if a.shape[1] <= FEW:
+                self._add(summed_squares(a, s))
+            else:
+                step = max(1, CACHED // (self.layer.out * self.layer.inp))
+                for ap, sp in zip(a.split(step), s.split(step), strict=True):
+                    self._add((sp.mT @ ap).square_().sum(0))
         else:
             for g in gradients(self.block, calls):
                 u, v = self._bases(g)

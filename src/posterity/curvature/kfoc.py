@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import Kronecker, KroneckerSum, Matrix, nearest
+from posterity.algebra import Kronecker, KroneckerSum, Matrix, mixing_weights, nearest
 from posterity.blocks import Block, Call
 from posterity.blocks.base import gram
 from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
@@ -46,7 +46,13 @@ class _Pair(Accumulator):
         super().__init__(block, dtype)
         self.choice = choice
         self.total: Kronecker | None = None
+        self.rows: list[RowPair] = []
         self.waiting: list[Call] = []
+        self.unit: float | None = None
+
+    def see_input(self, a: Tensor) -> None:
+        if self.unit is None:
+            self.layer.input_moment(a.shape)  # refused by the layer where the factor would be too large
 
     def see_gradients(self, calls: list[Call], last: bool) -> None:
         # Several labels an example are several gradients of one batch: they are fitted together.
@@ -60,33 +66,88 @@ class _Pair(Accumulator):
                 Call(_joined([p[i].a for p in passes]), _joined([p[i].s for p in passes])) for i in range(per_pass)
             ]
             self.waiting = []
+        if self.unit is None and not self._measure(calls):
+            return
+        calls = [Call(c.a, c.s / self.unit) for c in calls if c.s is not None]
         pair = nearest_to_batch(self.block, calls, self.choice.tol, self.choice.steps)
-        self.total = pair if self.total is None else nearest(KroneckerSum([self.total, pair]))
+        if isinstance(pair, Kronecker):
+            self.total = pair if self.total is None else nearest(KroneckerSum([self.total, pair]))
+        else:
+            self.rows.append(pair)
+            if sum(len(p.right) for p in self.rows) >= self.layer.inp // 2:
+                self._join()
+
+    def _measure(self, calls: list[Call]) -> bool:
+        """Choose the unit of gradients by the first that are not zero: their fourth powers must fit into float32."""
+        largest = max(float(c.s.abs().max()) for c in calls if c.s is not None)
+        self.unit = largest or None
+        return self.unit is not None
+
+    def _join(self) -> None:
+        self.total = joined(self.total, self.rows)
+        self.rows = []
 
     def result(self, workers: Workers) -> Matrix:
+        if self.rows:
+            self._join()
         out, inp = self.block.shape
         total = self.total or Kronecker(torch.zeros(out, out).double(), torch.zeros(inp, inp).double())
-        lefts, rights = workers.gather(total.left.double()), workers.gather(total.right.double())
-        terms = [Kronecker(left, right) for left, right in zip(lefts, rights, strict=True)]
+        scale = (self.unit or 0.0) ** 2
+        lefts, rights = workers.gather(total.left.double() * scale), workers.gather(total.right.double())
+        terms = [Kronecker.unchecked(left, right) for left, right in zip(lefts, rights, strict=True)]
         return nearest(KroneckerSum(terms)).to(dtype=self.dtype)
 
 
-def nearest_to_batch(block: Block, calls: list[Call], tol: float, steps: int) -> Kronecker:
+@dataclass(frozen=True)
+class RowPair:
+    """(SᵀS) ⊗ (AᵀA), kept as the few rows it is made of."""
+
+    left: Float[Tensor, "rows out"]
+    right: Float[Tensor, "rows inp"]
+
+
+def joined(total: Kronecker | None, pairs: list[RowPair]) -> Kronecker:
+    """The nearest pair to the sum of what is there and of pairs in rows.
+
+    Inner products between row pairs need no factor written out, and the mixture of all is one product: joining costs
+    once per half as many rows as columns instead of once per batch.
+    """
+    sides = []
+    for side in ("left", "right"):
+        stacks: list[Tensor] = [getattr(p, side) for p in pairs]
+        gram_matrix = [[(x @ y.T).square().sum().double() for y in stacks] for x in stacks]
+        if total is not None:
+            factor: Tensor = getattr(total, side)
+            cross = [((x @ factor.to(x.dtype)) * x).sum().double() for x in stacks]
+            own = torch.linalg.vector_norm(factor).double() ** 2
+            gram_matrix = [[own, *cross], *([c, *row] for c, row in zip(cross, gram_matrix, strict=True))]
+        sides.append((stacks, torch.stack([torch.stack(row) for row in gram_matrix])))
+    (lefts, left_gram), (rights, right_gram) = sides
+    c, d = mixing_weights(left_gram, right_gram)
+    mixed = []
+    for side, stacks, weights in (("left", lefts, c), ("right", rights, d)):
+        old, new = (None, weights) if total is None else (weights[0], weights[1:])
+        scaled = torch.cat([x * w.clamp_min(0).sqrt().to(x.dtype) for x, w in zip(stacks, new, strict=True)])
+        product = gram(scaled)
+        mixed.append(product if old is None else product.add_(getattr(total, side) * old.to(product.dtype)))
+    return Kronecker.unchecked(*mixed)
+
+
+def nearest_to_batch(block: Block, calls: list[Call], tol: float, steps: int) -> Kronecker | RowPair:
     """The Kronecker pair nearest to the Fisher information of one batch."""
     n, t = len(calls[0].s), positions(block, calls)  # type: ignore[arg-type]
     out, inp = block.shape
     by_gram = n * t * t * (out + inp) + TYPICAL_STEPS * 4 * n * t**3
     by_gradient = t * out * inp + TYPICAL_STEPS * 2 * out * inp * (out + inp)
     if by_gram <= by_gradient and 2 * (n * t) ** 2 <= BUDGET:
-        left, right = _in_the_span(*rows(block, calls), tol, steps)
-    else:
-        left, right = _over_gradients(block, calls, tol, steps)
-    return Kronecker((left + left.T) / 2, (right + right.T) / 2)
+        pair = _in_the_span(*rows(block, calls), tol, steps)
+        # Rows are the smaller form only while they are few.
+        return pair if n * t < inp // 2 else Kronecker.unchecked(gram(pair.left), gram(pair.right))
+    left, right = _over_gradients(block, calls, tol, steps)
+    return Kronecker.unchecked((left + left.T) / 2, (right + right.T) / 2)
 
 
-def _in_the_span(
-    a: Float[Tensor, "n t inp"], s: Float[Tensor, "n t out"], tol: float, steps: int
-) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
+def _in_the_span(a: Float[Tensor, "n t inp"], s: Float[Tensor, "n t out"], tol: float, steps: int) -> RowPair:
     """Iterate on weights instead of factors: L = Σ S_nᵀ V_n S_n and R = Σ A_nᵀ W_n A_n with t×t weights V_n, W_n.
 
     All a step needs are inner products between rows, computed once: no gradient is ever formed. For a linear layer
@@ -105,14 +166,12 @@ def _in_the_span(
     w = _through(outputs, v)
     norm = (w * v).sum().clamp_min(0).sqrt()  # ‖L‖, from the weights alone
     safe = norm.clamp_min(torch.finfo(norm.dtype).tiny)
-    left = _weighted(s, v) / safe
-    return left, _weighted(a, w) / safe
+    return RowPair(_weighted(s, v / safe), _weighted(a, w / safe))
 
 
 def _inner_products(x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t n t"]:
     n, t, _ = x.shape
-    flat = x.flatten(0, 1)
-    return (flat @ flat.T).view(n, t, n, t)
+    return gram(x.flatten(0, 1).T).view(n, t, n, t)
 
 
 def _through(products: Float[Tensor, "n t n t"], v: Float[Tensor, "n t t"]) -> Float[Tensor, "n t t"]:
@@ -120,12 +179,18 @@ def _through(products: Float[Tensor, "n t n t"], v: Float[Tensor, "n t t"]) -> F
     n, t = v.shape[:2]
     if t == 1:
         return (products.view(n, n).square() @ v.view(n, 1)).view(n, 1, 1)
-    half = torch.einsum("ntmu,muw->ntmw", products, v)
-    return half.flatten(2) @ products.flatten(2).mT
+    # C_nm = C_mnᵀ, so both products run over rows that lie one behind the other: no copy of the n t × n t array.
+    rows = products.view(n, t, n * t)
+    half = (v @ rows).view(n * t, n, t)
+    return rows @ half.transpose(0, 1)
 
 
-def _weighted(x: Float[Tensor, "n t d"], weights: Float[Tensor, "n t t"]) -> Float[Tensor, "d d"]:
-    return gram(x.flatten(0, 1), (weights @ x).flatten(0, 1))
+def _weighted(x: Float[Tensor, "n t d"], weights: Float[Tensor, "n t t"]) -> Float[Tensor, "nt d"]:
+    """Rows y with Σ y yᵀ = Σ_n X_nᵀ W_n X_n: the (semidefinite) weights enter by their square roots."""
+    if x.shape[1] == 1:
+        return x.squeeze(1) * weights.squeeze(1).clamp_min(0).sqrt()
+    values, vectors = torch.linalg.eigh((weights + weights.mT) / 2)
+    return ((vectors * values.clamp_min(0).sqrt()[:, None, :]).mT @ x).flatten(0, 1)
 
 
 def _over_gradients(
@@ -134,9 +199,10 @@ def _over_gradients(
     """Iterate on the factors with every example's gradient at hand, or made anew for each step where they do not fit."""
     layer = block.layer
     pieces = _gradient_pieces(block, calls)
-    left = sum(layer.output_moment(c.s) for c in calls if c.s is not None)
-    assert isinstance(left, Tensor)
-    left = _unit(left)
+    start = layer.output_moment()  # KFAC's L
+    for s in (call.s for call in calls if call.s is not None):
+        start.add(s)
+    left = _unit(start.matrix().to(s.dtype))
     for _ in range(steps):
         right = _unit(sum_of(_right_step(g, left) for g in pieces()))
         new = _unit(sum_of(_left_step(g, right) for g in pieces()))

@@ -68,7 +68,7 @@ class Categorical(Likelihood):
                 f"labels reach from {int(counted.min())} to {int(counted.max())} and the network has {classes} outputs: "
                 f"labels must lie in 0..{classes - 1}."
             )
-        return outputs, targets
+        return outputs, targets.long()
 
     def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(
@@ -174,7 +174,8 @@ def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Te
             f"{name} needs outputs and targets of one shape, not {tuple(outputs.shape)} and {tuple(targets.shape)}: "
             "broadcasting them would silently mix examples."
         )
-    return outputs, targets.to(outputs.dtype)
+    # Targets are not rounded to the half precision that a network may run in.
+    return outputs, targets.to(torch.promote_types(outputs.dtype, torch.float32))
 
 
 def _per_output(sizes: Tensor) -> list[Tensor]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +18,7 @@ from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import Categorical, Likelihood
 from posterity.curvature.record import Curvature
 from posterity.curvature.workers import Workers
-from posterity.errors import NoData, NotFinite, UnreachedBlock
+from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
 
 
 def estimate(
@@ -40,11 +42,14 @@ def estimate(
     estimator, likelihood = estimator or KFOC(), likelihood or Categorical()
     check_data(data)
     found = find_blocks(model, blocks)
-    if generator is None:
-        generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
     workers = Workers.here()
+    if generator is None or workers.size > 1:
+        # Workers are often started with one seed; labels are to be drawn independently all the same.
+        device = None if generator is None else generator.device
+        seed = int(torch.randint(2**62, (), generator=generator, device=device))
+        generator = torch.Generator().manual_seed(seed + workers.rank)
     start = generator.get_state()
-    with watched(model, found) as watch:
+    with torch.inference_mode(False), watched(model, found) as watch:
         pass_over = _Pass(model, found, estimator, likelihood, generator, watch)
         phases = max(a.phases for a in pass_over.accumulators.values())
         for phase in range(phases):
@@ -54,8 +59,8 @@ def estimate(
                 pass_over.next_phase(workers)
             share = batches(data, batch_size, workers)
             total = batch_count(data, batch_size)
-            for index, batch in enumerate(track(share, total, f"curvature ({type(estimator).__name__})", progress)):
-                pass_over.see(batch, index)
+            for batch in track(share, total, f"curvature ({type(estimator).__name__})", progress):
+                pass_over.see(batch)
     return pass_over.result(workers)
 
 
@@ -77,39 +82,53 @@ class _Pass:
         self.parameters: dict[str, Tensor] = {n: p.detach() for n, p in model.named_parameters()}
         self.parameters |= {n: b.detach().clone() for n, b in model.named_buffers()}
         self.keep = any(a.needs_inputs for a in self.accumulators.values())
-        self.nll, self.count, self.phase = 0.0, 0, 0
+        self.nll, self.count, self.seen, self.phase = 0.0, 0, 0, 0
         self.reached: set[str] = set()
 
-    def see(self, batch: Batch, index: int) -> None:
+    def see(self, batch: Batch) -> None:
         batch = batch.to(self.device)
-        self.last = False
+        self.last, self.batch = False, batch.index
         recorder = Recorder(batch.count, self._input, self._gradient, self.keep)
         self.watch(recorder)
         with torch.enable_grad():
             raw = batch.outputs(self.model, self.parameters)
-        outputs, targets = self.likelihood.check(raw, batch.targets)
+            outputs, targets = self.likelihood.check(raw, batch.targets)
         detached = outputs.detach().float() if outputs.dtype in (torch.float16, torch.bfloat16) else outputs.detach()
         nll = float(self.likelihood.nll(detached, targets))
         if not math.isfinite(nll):
             raise NotFinite(
-                f"the loss of batch {index} is {nll}: look for diverged weights or bad inputs in that batch."
+                f"the loss of batch {batch.index} is {nll}: look for diverged weights or bad inputs in that batch."
             )
         self.reached |= set(recorder.calls)
         self._check_reached()
         for residual, last in self.estimator.labels.residuals(self.likelihood, detached, targets, self.generator):
             self.last = last
             recorder.backward(outputs, residual.to(outputs.dtype), again=not last)
+        self.seen += batch.count
         if self.phase == 0:
             self.nll += nll
             self.count += batch.count
 
     def _input(self, name: str, a: Tensor) -> None:
-        with torch.no_grad():
-            self.accumulators[name].see_input(a)
+        if self.phase < self.accumulators[name].phases:
+            with self._full_precision():
+                self.accumulators[name].see_input(a)
 
     def _gradient(self, name: str, calls: list[Call]) -> None:
-        with torch.no_grad():
-            self.accumulators[name].see_gradients(calls, self.last)
+        if not all(math.isfinite(float(call.s.sum())) for call in calls if call.s is not None):
+            raise NotFinite(
+                f'the gradients at block "{name}" are not finite in batch {self.batch}, though the loss is: they leave the '
+                "range of the network's precision. Run it in float32 or bfloat16."
+            )
+        if self.phase < self.accumulators[name].phases:
+            with self._full_precision():
+                self.accumulators[name].see_gradients(calls, self.last)
+
+    @contextmanager
+    def _full_precision(self) -> Iterator[None]:
+        """Sums are no part of the network: autocast around it, or inside it, does not reach them."""
+        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+            yield
 
     def _check_reached(self) -> None:
         if missing := [name for name in self.blocks if name not in self.reached]:
@@ -119,12 +138,23 @@ class _Pass:
             )
 
     def next_phase(self, workers: Workers) -> None:
+        self._check_complete()
+        self.seen = 0
         self.phase += 1
         for accumulator in self.accumulators.values():
             if accumulator.phases > 1:
                 accumulator.next_phase(workers)
 
+    def _check_complete(self) -> None:
+        if self.seen != self.count:
+            raise BadData(
+                f"the first pass over the data met {self.count} examples, the second {self.seen}, and "
+                f"{type(self.estimator).__name__} must read the data twice: give a DataLoader, a Dataset or a list instead "
+                "of something that is used up."
+            )
+
     def result(self, workers: Workers) -> Curvature:
+        self._check_complete()
         count = int(workers.total(self.count))
         if not count:
             raise NoData("the data held no example.")

@@ -25,8 +25,9 @@ class Workers:
 
     def sum(self, x: Tensor) -> Tensor:
         if self.size > 1:
-            x = x.contiguous().clone()
-            dist.all_reduce(x)
+            there = x.to(_meeting_place(x), copy=True).contiguous()
+            dist.all_reduce(there)
+            x = there.to(x.device)
         return x
 
     def total(self, x: float) -> float:
@@ -36,6 +37,12 @@ class Workers:
         """Every worker's tensor (all of one shape), in the order of ranks."""
         if self.size == 1:
             return [x]
-        parts = [torch.empty_like(x) for _ in range(self.size)]
-        dist.all_gather(parts, x.contiguous())
-        return parts
+        there = x.to(_meeting_place(x)).contiguous()
+        parts = [torch.empty_like(there) for _ in range(self.size)]
+        dist.all_gather(parts, there)
+        return [part.to(x.device) for part in parts]
+
+
+def _meeting_place(x: Tensor) -> torch.device:
+    """NCCL only moves what is on a GPU, and a worker without a batch has nothing there."""
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else x.device

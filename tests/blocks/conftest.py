@@ -1,0 +1,5 @@
+"""Small tensors gain nothing from threads."""
+
+import torch
+
+torch.set_num_threads(1)

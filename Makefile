@@ -23,9 +23,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PIP) --editable '.[dev]'
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.ready
+$(VENV)/.bench: $(VENV)/.ready benchmarks/peers.txt
 	@echo "setting up the benchmark's peers (once)"
 	@$(PIP) --editable '.[dev,bench]'
+	@$(PIP) --no-deps --requirement benchmarks/peers.txt
 	@touch $@
 
 demo: $(VENV)/.ready

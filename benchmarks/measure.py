@@ -1,4 +1,4 @@
-"""CPU time beside a reference, peak memory in a fresh process, one JSON line per result."""
+"""CPU time beside a reference, peak memory of a fresh process, one JSON line per result."""
 
 import json
 import multiprocessing
@@ -8,13 +8,13 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 
@@ -55,16 +55,41 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Resident bytes of a process before a job, and the most it reached during it."""
+class Jobs:
+    """What is measured: a job, what it is held against, and a small version of both that is run first, uncounted.
 
-    baseline: int
+    First calls pay for imports, for kernels that are chosen, for buffers that stay.
+    """
+
+    reference: Job
+    candidate: Job
+    warm_up: Job
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time of a job and its reference, and the most memory their process held during each."""
+
+    timing: Timing
     peak: int
+    reference_peak: int
+
+
+class Result(Protocol):
+    """What is kept of a measurement: a dataclass that knows what tells it from others of its file."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def needed(self) -> int:
-        """What the job itself took."""
-        return self.peak - self.baseline
+    def key(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to measure: its name, by which it is chosen and reported, and how."""
+
+    name: str
+    measure: Callable[[], Sequence[Result]]
 
 
 @dataclass(frozen=True)
@@ -96,6 +121,13 @@ class Row:
     repeats: int | None = None
     peak_bytes: int | None = None
     reference_peak_bytes: int | None = None
+    target_ratio: float | None = None
+    target_bytes: int | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells this row from others of its file."""
+        return self.network, self.work, self.name
 
 
 def cpu_seconds(job: Job) -> float:
@@ -106,12 +138,6 @@ def cpu_seconds(job: Job) -> float:
     start = time.process_time()
     job()
     return time.process_time() - start
-
-
-def cpu_times(job: Job, *, repeats: int = 5) -> tuple[float, ...]:
-    """CPU seconds of `repeats` calls after one that is not counted."""
-    job()
-    return tuple(cpu_seconds(job) for _ in range(repeats))
 
 
 def compare(reference: Job, candidate: Job, *, repeats: int = 5) -> Timing:
@@ -126,26 +152,26 @@ def compare(reference: Job, candidate: Job, *, repeats: int = 5) -> Timing:
     return Timing(tuple(r for r, _ in pairs), tuple(c for _, c in pairs))
 
 
-def measured(row: Row, reference: Job, candidate: Job, *, repeats: int = 5, memory_limit: int = 12 * 2**30) -> Row:
-    """The row with its times filled in, or with the reason why there are none.
+def measured(row: Row, setup: Callable[[], Jobs], *, repeats: int, timeout: float) -> Row:
+    """The row with its numbers filled in, or with the reason why there are none.
 
-    A benchmark goes on when one library cannot do one work, or not within `memory_limit` bytes: that too is a
-    result.
+    A benchmark goes on when one library cannot do one work, or not within the limits: that too is a result.
     """
     try:
-        with at_most(memory_limit):
-            timing = compare(reference, candidate, repeats=repeats)
+        cost = in_own_process(setup, repeats=repeats, timeout=timeout)
     except AbsentError as error:
         return replace(row, status="absent", detail=str(error))
-    except Exception as error:
-        return replace(row, status="failed", detail=_reason(error, memory_limit))
+    except (MemoryError, RuntimeError, TimeoutError) as error:
+        return replace(row, status="failed", detail=str(error))
     return replace(
         row,
-        seconds=statistics.median(timing.candidate),
-        reference_seconds=statistics.median(timing.reference),
-        ratio=timing.ratio,
-        best_ratio=timing.best_ratio,
+        seconds=statistics.median(cost.timing.candidate),
+        reference_seconds=statistics.median(cost.timing.reference),
+        ratio=cost.timing.ratio,
+        best_ratio=cost.timing.best_ratio,
         repeats=repeats,
+        peak_bytes=cost.peak,
+        reference_peak_bytes=cost.reference_peak,
     )
 
 
@@ -163,26 +189,34 @@ def at_most(memory_limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (before, most))
 
 
-def peak_memory(
-    setup: Callable[[], tuple[Job, Job]], *, threads: int = 1, memory_limit: int = 12 * 2**30, timeout: float = 3600.0
-) -> Memory:
-    """The most memory a job holds, measured in a process of its own.
+def in_own_process(
+    setup: Callable[[], Jobs],
+    *,
+    repeats: int,
+    threads: int = 1,
+    memory_limit: int = 12 * 2**30,
+    timeout: float = 3600.0,
+) -> Cost:
+    """Measures a job beside its reference in a fresh process.
 
-    `setup` returns a small version of the job and the job. The small one runs first and uncounted, so that
-    imports and the kernels' first-call buffers are in the baseline. It is pickled: a `functools.partial` of a
-    function at the top of a module will do, a closure will not.
+    There peak memory is the job's own, and what a library leaves behind (hooks, patched functions, a corpse) is
+    nobody else's. `setup` is pickled: a `functools.partial` of a function at the top of a module will do, a closure
+    will not.
 
-    Raises `MemoryError` if the process is killed, and `RuntimeError` with the job's own message if it fails.
+    Raises `MemoryError` if the process is killed, `TimeoutError` after `timeout` seconds, `AbsentError` for a library
+    that is not there, and `RuntimeError` with the job's own message if it fails.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_measure_memory, args=(setup, threads, memory_limit, sender))
+    process = context.Process(target=_answer, args=(setup, repeats, threads, memory_limit, sender))
     process.start()
     sender.close()
     try:
-        answer = receiver.recv() if receiver.poll(timeout) else f"no result after {timeout:.0f} s"
+        if not receiver.poll(timeout):
+            raise TimeoutError(f"no result after {timeout:.0f} s")
+        answer: Cost | Exception = receiver.recv()
         # A process that has answered is left to clean up after itself before it is ended.
-        process.join(10.0 if isinstance(answer, Memory) else 0.0)
+        process.join(10.0)
     except EOFError:
         process.join()
         raise MemoryError(f"the measuring process ended with code {process.exitcode}") from None
@@ -190,23 +224,35 @@ def peak_memory(
         process.kill()
         process.join()
         receiver.close()
-    if isinstance(answer, Memory):
-        return answer
-    raise RuntimeError(answer)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
-def _measure_memory(setup: Callable[[], tuple[Job, Job]], threads: int, memory_limit: int, sender: Connection) -> None:
+def _answer(setup: Callable[[], Jobs], repeats: int, threads: int, memory_limit: int, sender: Connection) -> None:
     torch.set_num_threads(threads)
     try:
-        small, job = setup()
-        small()
-        reset = _reset_peak()
-        baseline = _resident() if reset else _peak()
+        jobs = setup()
         with at_most(memory_limit):
-            job()
-        sender.send(Memory(baseline, _peak()))
+            jobs.warm_up()
+            sender.send(_cost(jobs, repeats))
+    except AbsentError as error:
+        sender.send(error)
     except Exception as error:  # whatever a library raises becomes the caller's message
-        sender.send(_reason(error, memory_limit))
+        sender.send(RuntimeError(_reason(error, memory_limit)))
+
+
+def _cost(jobs: Jobs, repeats: int) -> Cost:
+    times: dict[str, list[float]] = {"reference": [], "candidate": []}
+    peaks: dict[str, list[int]] = {"reference": [], "candidate": []}
+    for _ in range(repeats):
+        # In turn, as `compare` does.
+        for name, job in (("reference", jobs.reference), ("candidate", jobs.candidate)):
+            _reset_peak()
+            times[name].append(cpu_seconds(job))
+            peaks[name].append(_peak())
+    timing = Timing(tuple(times["reference"]), tuple(times["candidate"]))
+    return Cost(timing, max(peaks["candidate"]), max(peaks["reference"]))
 
 
 # The kernel keeps the peak itself, so no allocation is too short-lived to be seen, as some are for a thread that
@@ -214,16 +260,10 @@ def _measure_memory(setup: Callable[[], tuple[Job, Job]], threads: int, memory_l
 # be reset, so a parent or a set-up that held more than the job would hide it.
 
 
-def _reset_peak() -> bool:
-    try:
+def _reset_peak() -> None:
+    # Where it cannot be reset, a peak is the largest so far: still no less than the job's own.
+    with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
-
-
-def _resident() -> int:
-    return _status("VmRSS")
 
 
 def _peak() -> int:
@@ -289,8 +329,20 @@ def command() -> str:
     return " ".join(Path(word).name if Path(word).is_absolute() else word for word in sys.orig_argv)
 
 
-def write(rows: list[Row], path: Path) -> None:
-    """Writes one JSON line per row, each with all that is needed to judge it alone."""
+def write(results: Sequence[Result], path: Path, *, keep_others: bool = False) -> None:
+    """Writes one JSON line per result, each with all that is needed to judge it alone.
+
+    With `keep_others` the results of earlier runs stay, but for those that were measured again.
+    """
     about = {"machine": asdict(machine()), "versions": versions(), "command": command()}
+    lines = {result.key: asdict(result) | {"key": result.key} | about for result in results}
+    if keep_others:
+        before = {tuple(line["key"]): line for line in read(path)}
+        lines = {key: lines.get(key, line) for key, line in before.items()} | lines
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(asdict(row) | about, ensure_ascii=False) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines.values()))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a results file, none if there is no file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -15,10 +15,17 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from benchmarks.measure import AbsentError, Job, Row, measured, summary
-from benchmarks.networks import Workload, plain_epoch
+from benchmarks.measure import AbsentError, summary
 
-Work = Literal["kfac-sampled", "kfac-exact", "ekfac-sampled", "kfoc-sampled", "diagonal-sampled", "diagonal-exact"]
+Work = Literal[
+    "kfac-sampled",
+    "kfac-exact",
+    "ekfac-sampled",
+    "kfoc-sampled",
+    "kfoc-exact",
+    "diagonal-sampled",
+    "diagonal-exact",
+]
 Run = Callable[[nn.Module, Tensor, Tensor, int], list[Tensor]]
 """Works over images and labels in batches of a size, returns what it found, and leaves the network as it was."""
 
@@ -32,44 +39,8 @@ class Peer:
     run: Run
 
 
-def measure_peer(peer: Peer, load: Workload, *, repeats: int = 5) -> Row:
-    """A peer's time on a workload beside a plain epoch on the same."""
-    model, x, y = load.make()
-    row = Row(peer.name, peer.work, load.network, load.examples, load.batch)
-    with _quiet():
-        return measured(
-            row,
-            lambda: plain_epoch(model, x, y, load.batch),
-            lambda: peer.run(model, x, y, load.batch),
-            repeats=repeats,
-        )
-
-
-def memory_jobs(name: str, work: Work, load: Workload) -> tuple[Job, Job]:
-    """What `peak_memory` needs to measure a peer by name, or a plain epoch by the name "plain epoch"."""
-    model, x, y = load.make()
-
-    def job(examples: int) -> None:
-        images, labels = x[:examples], y[:examples]
-        with _quiet():
-            if name == "plain epoch":
-                plain_epoch(model, images, labels, load.batch)
-            else:
-                find(name, work).run(model, images, labels, load.batch)
-
-    return lambda: job(2), lambda: job(load.examples)
-
-
-def find(name: str, work: Work) -> Peer:
-    """The registered peer of this name and work."""
-    for peer in PEERS:
-        if (peer.name, peer.work) == (name, work):
-            return peer
-    raise KeyError(f"no peer {name!r} does {work}: it is one of {sorted({p.name for p in PEERS if p.work == work})}")
-
-
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     # Deprecations that a peer meets inside torch, once per batch, are not the reader's to mend.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,6 +1,10 @@
 """Posterity: a posterior becomes a prior.
 
-Structured Gaussians over network weights, learned on one task and handed down to the next.
+Structured Gaussians over network weights, learned on one task and handed down to the next:
+
+    prior = pt.learn(model, source).posterior            # isotropic → learned prior
+    fit = pt.learn(model, target, prior=prior)           # learned prior → posterior
+    pt.predict(fit.model, fit.posterior, x)              # calibrated probabilities
 """
 
 from posterity.curvature import (
@@ -19,22 +23,44 @@ from posterity.curvature import (
     estimate,
 )
 from posterity.errors import PosterityError
-
-__version__ = "0.1.0.dev0"
+from posterity.gaussian import Card, Gaussian, load
+from posterity.laplace import Fit, History, Scales, isotropic, learn, log_evidence, train, tune_strength, update
+from posterity.predictive import Prediction, Scores, ood_auroc, predict, reliability, score, selective_accuracy
+from posterity.version import __version__
 
 __all__ = [
     "EKFAC",
     "KFAC",
     "KFOC",
     "Bernoulli",
+    "Card",
     "Categorical",
     "Curvature",
     "Dense",
     "Diagonal",
     "Empirical",
     "Exact",
+    "Fit",
+    "Gaussian",
     "GaussianNoise",
+    "History",
     "PosterityError",
+    "Prediction",
     "Sampled",
+    "Scales",
+    "Scores",
+    "__version__",
     "estimate",
+    "isotropic",
+    "learn",
+    "load",
+    "log_evidence",
+    "ood_auroc",
+    "predict",
+    "reliability",
+    "score",
+    "selective_accuracy",
+    "train",
+    "tune_strength",
+    "update",
 ]

@@ -103,3 +103,49 @@ class BadData(PosterityError):
 
 class BadTargets(PosterityError):
     """Targets and outputs do not fit the likelihood, or each other."""
+
+
+# --- laplace ---------------------------------------------------------------------------------------
+
+
+class BadCheckpoint(PosterityError):
+    """A checkpoint does not belong to this training, or is damaged."""
+
+
+class NoDataSet(PosterityError):
+    """A data set is not where it should be, or is not what it should be."""
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+class NotStorable(PosterityError):
+    """A Gaussian holds something that the file format has no place for."""
+
+
+class BadPriorFile(PosterityError):
+    """A file cannot be loaded as a prior; the subclass tells why."""
+
+
+class UnreadableFile(BadPriorFile, OSError):
+    """The file cannot be opened or read at all."""
+
+
+class MissingFile(UnreadableFile, FileNotFoundError):
+    """There is no file of that name."""
+
+
+class OversizedFile(BadPriorFile):
+    """The file, or its header, is larger than what was allowed."""
+
+
+class NotAPrior(BadPriorFile):
+    """A file of another kind: no safetensors file, or one that posterity did not write."""
+
+
+class DamagedFile(BadPriorFile):
+    """A prior whose bytes are no longer, or never were, what its header says."""
+
+
+class FutureVersion(BadPriorFile):
+    """A prior in a format that this version of posterity does not know yet."""

@@ -186,3 +186,14 @@ def test_the_largest_side_of_resnet50_is_handled():
     assert 0 < float(relative_error(total, result)) < 1
     identity = Kronecker(torch.eye(512).double(), torch.eye(4608).double())
     assert torch.isfinite((identity + terms[0]).logdet())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_nearest_pair_of_a_joint_eigenbasis_is_that_of_its_terms(seed):
+    prior, curvature = pair(3, 4, seed), Kronecker(semidefinite(3, 2, seed), semidefinite(4, 2, seed + 9))
+    joint = prior.joint(curvature).combine(0.4, 1.7)
+    terms = KroneckerSum([prior * 0.4, curvature * 1.7])
+    torch.testing.assert_close(nearest(joint).dense(), nearest(terms).dense(), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(
+        relative_error(joint, nearest(joint)), relative_error(terms, nearest(terms)), rtol=1e-6, atol=1e-8
+    )

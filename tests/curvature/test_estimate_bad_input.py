@@ -85,19 +85,18 @@ DATA = [
     ((X, Y[:-1]), BadData, "7 inputs and 6 targets"),
     ([(X, Y[:-1])], PosterityError, "7"),
     ([(X[:6], Y[:3])], BadTargets, "shape"),
-    (3, BadData, "data is a int"),
     (X, BadData, "batch 0 is a Tensor"),
     ([(X, Y, Y)], BadData, "pair"),
     ([(X, Y), "more"], BadData, "batch 1 is a str"),
     ([{"input": X}], BadData, "targets must be under"),
     ([{"input": X[0], "labels": 1}], BadData, "not a batch"),
-    ((X, Y + 1), BadTargets, r"from \d to 3 and the network has 3 outputs"),
+    ((X, Y.clamp_min(2) + 1), BadTargets, "from 3 to 3 and the network has 3 outputs"),
     ((X, Y - 1), BadTargets, "labels reach from -1"),
     ((X, torch.full_like(Y, -100)), BadTargets, "-100"),
     ((X, Y.double()), BadTargets, r"\.long\(\)"),
     ((X, Y > 0), BadTargets, r"\.long\(\)"),
-    ((X, Y[:, None]), BadTargets, r"\(7, 1\)"),
-    ((X, torch.nn.functional.one_hot(Y, 3)), BadTargets, r"\(7, 3\)"),
+    ((X, Y[:, None]), BadTargets, r"\(2, 1\)"),
+    ((X, torch.nn.functional.one_hot(Y, 3)), BadTargets, "without the class dimension"),
     ((nan_in(0), Y), NotFinite, "batch 0"),
     ((nan_in(3), Y), NotFinite, "batch 3"),
     ([(X[:0], Y[:0]), (nan_in(0), Y)], NotFinite, "batch 1"),
@@ -178,9 +177,11 @@ def test_a_block_whose_output_is_not_used_has_no_curvature():
             return self.fc(x)
 
     for estimator in (KFAC(), KFOC(), EKFAC(), Diagonal(), Dense()):
-        for blocks in (None, "spare"):
-            result = estimate(Unused(), (X, Y), estimator, blocks=blocks, batch_size=3, progress=False)
-            assert not result["spare"].dense().any()
+        result = estimate(Unused(), (X, Y), estimator, batch_size=3, progress=False)
+        assert not result["spare"].dense().any()
+        assert result["fc"].dense().any()
+        with pytest.raises(UnreachedBlock, match="spare"):
+            estimate(Unused(), (X, Y), estimator, blocks="spare", progress=False)
 
 
 @pytest.mark.parametrize("estimator", [KFAC(), KFAC(sharing="reduce"), KFOC(), EKFAC()], ids=str)
@@ -211,22 +212,6 @@ def test_a_batch_that_loses_its_examples_is_refused():
 
     with pytest.raises(BatchLost, match="mix"):
         estimate(Mixed(), (X, Y), KFAC(), progress=False)
-
-
-def test_gradients_that_overflow_behind_a_finite_loss_are_refused():
-    class Steep(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.last(1e30 * (1e30 * self.first(1e-60 * x.double()).double()))
-
-    model = nn.Sequential(Steep()).double()
-    model[0].last.weight.data *= 1e300
-    for estimator in (KFAC(), KFOC(), Diagonal()):
-        with pytest.raises(NotFinite, match="batch 0"):
-            estimate(model, (X, Y), estimator, GaussianNoise(1e-300) if False else Categorical(), progress=False)
 
 
 @pytest.mark.parametrize("n", [0, -1])

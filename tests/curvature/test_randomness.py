@@ -6,7 +6,18 @@ import pytest
 import torch
 from curvature_cases import case, data
 
-from posterity.curvature import EKFAC, KFAC, KFOC, Bernoulli, Categorical, Dense, Exact, GaussianNoise, Sampled, estimate
+from posterity.curvature import (
+    EKFAC,
+    KFAC,
+    KFOC,
+    Bernoulli,
+    Categorical,
+    Dense,
+    Exact,
+    GaussianNoise,
+    Sampled,
+    estimate,
+)
 
 SAMPLED = [KFAC(), KFOC(), EKFAC(), Dense(), KFAC(Sampled(3))]
 
@@ -14,9 +25,7 @@ SAMPLED = [KFAC(), KFOC(), EKFAC(), Dense(), KFAC(Sampled(3))]
 def run(estimator, likelihood=None, generator=None, name="conv"):
     likelihood = likelihood or Categorical()
     given = data(name, likelihood)
-    return estimate(
-        case(name).model, given, estimator, likelihood, batch_size=3, generator=generator, progress=False
-    )
+    return estimate(case(name).model, given, estimator, likelihood, batch_size=3, generator=generator, progress=False)
 
 
 def same(a, b) -> bool:

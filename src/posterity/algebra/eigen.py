@@ -46,8 +46,9 @@ class Basis:
         values, vectors = torch.linalg.eigh((white + white.mT) / 2)
         eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
         inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-        # Whitening amplifies the rounding that `other` came with; negative eigenvalues of that size are zeros.
-        noise = other.shape[-1] * torch.finfo(other.dtype).eps
+        # Curvatures are summed from products in single precision, whatever they are stored in, and whitening amplifies
+        # that rounding: negative eigenvalues of its size are zeros.
+        noise = other.shape[-1] * torch.finfo(torch.float32).eps
         allowed = noise * torch.linalg.matrix_norm(other.double()) * torch.linalg.matrix_norm(inverse) ** 2
         if bool((values[..., 0] < -allowed).any()):
             raise NotPositiveDefinite(

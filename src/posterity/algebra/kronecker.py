@@ -47,7 +47,7 @@ class Kronecker(Matrix):
     @classmethod
     def unchecked(cls, left: Tensor, right: Tensor) -> Kronecker:
         """For factors that are symmetric and finite by construction: the look at every entry costs as much as a product."""
-        pair = object.__new__(cls)
+        pair: Kronecker = object.__new__(cls)
         object.__setattr__(pair, "left", left)
         object.__setattr__(pair, "right", right)
         return pair
@@ -152,8 +152,8 @@ class Kronecker(Matrix):
     def __mul__(self, scalar: float | Tensor) -> Kronecker:
         # The scale goes to the smaller factor: fewer entries to touch, the same product.
         if self.left.numel() <= self.right.numel():
-            return Kronecker(self.left * per_matrix(scalar), self.right)
-        return Kronecker(self.left, self.right * per_matrix(scalar))
+            return Kronecker.unchecked(self.left * per_matrix(scalar), self.right)
+        return Kronecker.unchecked(self.left, self.right * per_matrix(scalar))
 
 
 @dataclass(frozen=True, eq=False)

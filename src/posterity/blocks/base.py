@@ -145,6 +145,11 @@ def gram(x: Float[Tensor, "rows n"], y: Float[Tensor, "rows n"] | None = None) -
     return result
 
 
+def evened(x: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """A matrix that is symmetric but for rounding, made exactly so: products of single precision are not."""
+    return (x + x.T).div_(2)
+
+
 def with_ones(rows: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n1"]:
     return torch.cat((rows, rows.new_ones(*rows.shape[:-1], 1)), -1)
 

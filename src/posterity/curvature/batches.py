@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -60,6 +60,17 @@ class Batch:
     def count(self) -> int:
         return len(self.targets)
 
+    def part(self, rank: int, size: int) -> Batch:
+        """Every size-th example, beginning with number `rank`."""
+
+        def some(x: Any) -> Any:
+            return x[rank::size] if isinstance(x, Tensor) else x
+
+        if size == 1:
+            return self
+        named = {k: some(v) for k, v in self.named.items()}
+        return replace(self, positional=tuple(map(some, self.positional)), named=named, targets=some(self.targets))
+
     def to(self, device: torch.device) -> Batch:
         def moved(x: Any) -> Any:
             if not isinstance(x, Tensor):
@@ -74,9 +85,12 @@ class Batch:
             self.index,
         )
 
-    def outputs(self, model: nn.Module, parameters: Mapping[str, Tensor]) -> Tensor:
-        """The network's outputs with the parameters given; the logits, where it returns a record of several things."""
-        result = run_with(model, parameters, self.positional, self.named)
+    def outputs(self, model: nn.Module, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The network's outputs, with other parameters if given; the logits, where it returns a record of several things."""
+        if parameters is None:
+            result = model(*self.positional, **self.named)
+        else:
+            result = run_with(model, parameters, self.positional, self.named)
         if not isinstance(result, Tensor):
             result = getattr(result, "logits", result)
         if not isinstance(result, Tensor):

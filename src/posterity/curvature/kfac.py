@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posterity.algebra import Kronecker, Matrix
 from posterity.blocks import Block, Call, Moment
-from posterity.blocks.base import RowMoment
+from posterity.blocks.base import RowMoment, evened
 from posterity.curvature.base import Accumulator, Estimator, rows
 from posterity.curvature.diagonal import Squares
 from posterity.curvature.workers import Workers
@@ -60,7 +60,7 @@ class Averages(Accumulator):
         seen = [moment.matrix() for moment in self.moments.values()]
         right = sum(seen[1:], seen[0]) if seen else torch.zeros(inp, inp, dtype=torch.float64)
         count = sum(moment.rows for moment in self.moments.values())
-        return workers.sum(left), workers.sum(right).div_(max(1.0, workers.total(count)))
+        return evened(workers.sum(left)), evened(workers.sum(right).div_(max(1.0, workers.total(count))))
 
     def result(self, workers: Workers) -> Matrix:
         left, right = self.factors(workers)
@@ -77,7 +77,8 @@ class ReducedAverages(Averages):
         self.left, self.right = RowMoment(bias=False), RowMoment(bias=False)
 
     def see_input(self, a: Tensor) -> None:
-        pass
+        if not self.right.rows:
+            self.layer.input_moment(a.shape)  # refused by the layer where the factor would be too large
 
     def see_gradients(self, calls: list[Call], last: bool) -> None:
         a, s = rows(self.block, calls)

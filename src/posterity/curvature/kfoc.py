@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posterity.algebra import Kronecker, KroneckerSum, Matrix, mixing_weights, nearest
 from posterity.blocks import Block, Call
-from posterity.blocks.base import gram
+from posterity.blocks.base import evened, gram
 from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
 from posterity.curvature.diagonal import Squares
 from posterity.curvature.workers import Workers
@@ -93,7 +93,10 @@ class _Pair(Accumulator):
         out, inp = self.block.shape
         total = self.total or Kronecker(torch.zeros(out, out).double(), torch.zeros(inp, inp).double())
         scale = (self.unit or 0.0) ** 2
-        lefts, rights = workers.gather(total.left.double() * scale), workers.gather(total.right.double())
+        lefts, rights = (
+            workers.gather(evened(total.left.double()) * scale),
+            workers.gather(evened(total.right.double())),
+        )
         terms = [Kronecker.unchecked(left, right) for left, right in zip(lefts, rights, strict=True)]
         return nearest(KroneckerSum(terms)).to(dtype=self.dtype)
 

@@ -33,6 +33,10 @@ class Workers:
     def total(self, x: float) -> float:
         return float(self.sum(torch.tensor(x, dtype=torch.float64)))
 
+    def first(self, x: int) -> int:
+        """The first worker's number, on all."""
+        return int(self.gather(torch.tensor(x, dtype=torch.int64))[0])
+
     def gather(self, x: Tensor) -> list[Tensor]:
         """Every worker's tensor (all of one shape), in the order of ranks."""
         if self.size == 1:

@@ -1,0 +1,184 @@
+"""Tables from results files: on the terminal, and in the documentation between markers, so that figures cannot drift."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rich.table
+
+from benchmarks.measure import read
+
+Line = dict[str, Any]
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Table:
+    """A heading and rows of text, the first column to the left and numbers to the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    words: int = 1
+    """How many columns are words; the others are numbers."""
+
+    def rich(self) -> rich.table.Table:
+        """For the terminal."""
+        table = rich.table.Table(title=self.title, title_justify="left")
+        for i, column in enumerate(self.columns):
+            table.add_column(column, justify="left" if i < self.words else "right")
+        for row in self.rows:
+            table.add_row(*(_plain(cell) for cell in row), style="bold" if "**" in "".join(row) else None)
+        return table
+
+    def markdown(self) -> str:
+        """For the documentation."""
+        rule = ["---" if i < self.words else "--:" for i in range(len(self.columns))]
+        return "".join(f"| {' | '.join(row)} |\n" for row in (self.columns, rule, *self.rows))
+
+
+def tables(algebra: list[Line], curvature: list[Line]) -> dict[str, Table]:
+    """All tables that the results are enough for, by the names of their markers."""
+    networks = {"lenet5": "LeNet-5", "resnet18": "ResNet-18", "resnet50": "ResNet-50"}
+    found = {
+        "machine": _machine([*algebra, *curvature]),
+        "nearest": _nearest(_kind(algebra, "nearest")),
+        "joint": _joint(_kind(algebra, "joint eigenbasis")),
+        **{name: _network(title, _kind(curvature, name)) for name, title in networks.items()},
+        "floor": _floor(curvature),
+    }
+    return {name: table for name, table in found.items() if table.rows}
+
+
+def render(document: Path, algebra: Path, curvature: Path) -> None:
+    """Replaces every table between `<!-- table: name -->` and `<!-- end -->` by what the results files say now."""
+    text = document.read_text()
+    for name, table in tables(read(algebra), read(curvature)).items():
+        marked = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not marked.search(text):
+            raise ValueError(
+                f"{document.name} has no place for the table {name!r}: add <!-- table: {name} --> … <!-- end -->"
+            )
+        text = marked.sub(lambda m, table=table: m[1] + table.markdown() + m[2], text)  # type: ignore[misc]
+    document.write_text(text)
+
+
+def _kind(lines: list[Line], kind: str) -> list[Line]:
+    return [line for line in lines if line["key"][0] == kind]
+
+
+def _machine(lines: list[Line]) -> Table:
+    seen = {}
+    for line in lines:
+        machine, versions = line["machine"], line["versions"]
+        seen[machine["cpu"], machine["threads"], machine["system"], machine["python"], *versions.items()] = line
+    rows = []
+    for line in seen.values():
+        machine = line["machine"]
+        where = f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} thread used, {machine['system']}"
+        packages = ", ".join(f"{name} {version}" for name, version in line["versions"].items())
+        rows.append((where, f"Python {machine['python']}, {packages}"))
+    return Table("Measured on", ("machine", "versions"), rows, words=2)
+
+
+def _nearest(lines: list[Line]) -> Table:
+    rows = []
+    for line in lines:
+        memory = line["peak_bytes"] / line["pair_bytes"]
+        rows.append(
+            (
+                line["dtype"],
+                f"{1e3 * line['seconds']:.2f}",
+                f"{1e3 * line['power_seconds']:.2f}",
+                f"{line['ratio']:.1f}×",
+                _verdict(line["ratio"] >= line["target_ratio"], f"≥ {line['target_ratio']:g}×"),
+                f"{memory:.4f}",
+                _verdict(memory <= line["target_memory"], f"≤ {line['target_memory']:g}"),
+            )
+        )
+    columns = ("terms in", "`nearest`, ms", "power method, ms", "faster by", "target", "peak / one pair", "target")
+    return Table("nearest: K = 3, M = 120, N = 401, beside 100 steps of the power method", columns, rows)
+
+
+def _joint(lines: list[Line]) -> Table:
+    sides = [str(side) for side in lines[0]["sides"]] if lines else []
+    rows = [
+        (
+            line["operation"],
+            line["cost"],
+            *(f"{1e3 * seconds:.3g}" for seconds in line["seconds"]),
+            f"{line['exponent']:.2f}",
+            str(line["power"]),
+        )
+        for line in lines
+    ]
+    columns = ("operation", "cost", *(f"M = N = {side}, ms" for side in sides), "fitted power", "power of the cost")
+    return Table("JointEigen by size", columns, rows, words=2)
+
+
+def _network(title: str, lines: list[Line]) -> Table:
+    rows = []
+    for line in lines:
+        own = line["name"] == "posterity"
+        name = f"**{line['name']}**" if own else line["name"]
+        if line["status"] != "measured":
+            rows.append((line["work"], name, f"{line['status']}: {line['detail']}", "", "", "", "", ""))
+            continue
+        verdicts = []
+        if line["target_ratio"] is not None:
+            verdicts.append(_verdict(line["ratio"] <= line["target_ratio"], f"≤ {line['target_ratio']:g}×"))
+        if line["target_bytes"] is not None:
+            limit = line["target_bytes"]
+            verdicts.append(_verdict(line["peak_bytes"] <= limit, f"≤ {limit / GIB:g} GiB"))
+        rows.append(
+            (
+                line["work"],
+                name,
+                f"{line['ratio']:.2f}×",
+                f"{line['seconds']:.2f}",
+                f"{line['reference_seconds']:.2f}",
+                f"{line['peak_bytes'] / GIB:.2f}",
+                str(line["repeats"]),
+                ", ".join(verdicts),
+            )
+        )
+    about = f": {lines[0]['examples']:,} images, batch {lines[0]['batch']}" if lines else ""
+    columns = ("work", "library", "plain epochs", "CPU s", "plain epoch, CPU s", "peak GiB", "runs", "target")
+    return Table(title + about, columns, rows, words=2)
+
+
+def _floor(lines: list[Line]) -> Table:
+    rates, parts = _kind(lines, "rates"), _kind(lines, "part")
+    if not rates or not parts:
+        return Table("Where LeNet-5's time goes", (), [])
+    flops, bandwidth = rates[0]["flops"], rates[0]["bytes"]
+    rows = []
+    for part in parts:
+        examples, work = part["examples"], part["multiply_adds"]
+        arithmetic = examples * 2 * work / flops
+        traffic = examples * part["bytes"] / bandwidth
+        counted = bool(work or part["bytes"])
+        rows.append(
+            (
+                part["work"],
+                part["part"],
+                part["layer"],
+                f"{work:,}" if work else "",
+                f"{part['bytes']:,}" if part["bytes"] else "",
+                f"{max(arithmetic, traffic):.3f}" if counted else "",
+                f"{part['seconds']:.3f}",
+            )
+        )
+    title = f"Where LeNet-5's time goes ({flops / 1e9:.0f} Gflop/s in a product, {bandwidth / 1e9:.1f} GB/s in a copy)"
+    columns = ("pass", "part", "layer", "multiply-adds an image", "bytes an image", "floor, s", "measured, CPU s")
+    return Table(title, columns, rows, words=3)
+
+
+def _verdict(reached: bool, target: str) -> str:
+    return f"{target} reached" if reached else f"{target} **short**"
+
+
+def _plain(text: str) -> str:
+    return text.replace("**", "").replace("`", "")

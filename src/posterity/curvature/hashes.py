@@ -1,0 +1,106 @@
+"""Which examples were learned from: a hash for each, so that nothing is certified on data that its prior has seen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from posterity.curvature.batches import Batch, Data, batches, check_data
+from posterity.curvature.workers import Workers
+from posterity.errors import BadData
+
+
+def example_hashes(data: Data, batch_size: int = 1024) -> Int[Tensor, " n"]:
+    """One 64-bit hash for each example's *input*, sorted: the order and the batches of the data leave no trace.
+
+    Numbers count, not how they are stored: floating point is rounded to float32, a whole number equals the same number
+    as a float. The shape counts, the target does not. An input that is not the same each time it is looked at (a random
+    crop, padding to the longest of a batch) has no lasting hash: hash the data before such transforms.
+    """
+    check_data(data)
+    workers = Workers.here()
+    parts = [_batch_hashes(batch) for batch in batches(data, batch_size, workers)]
+    own = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+    return _together(own, workers).sort().values
+
+
+def data_fingerprint(hashes: Int[Tensor, " n"]) -> str:
+    """32 hexadecimal digits for a set of data, whatever its order."""
+    ordered = hashes.cpu().sort().values.numpy().astype("<i8")
+    return hashlib.blake2b(ordered.tobytes(), digest_size=16).hexdigest()
+
+
+def overlap(first: Int[Tensor, " n"], second: Int[Tensor, " m"]) -> int:
+    """How many of the second occur in the first."""
+    return int(torch.isin(second, first.to(second.device)).sum())
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """One input of a batch, a row for each example: rounded to float32, and what whole numbers lose by that."""
+
+    shape: tuple[int, ...]
+    values: np.ndarray[Any, Any]
+    rest: np.ndarray[Any, Any] | None = None
+
+
+def _batch_hashes(batch: Batch) -> Int[Tensor, " n"]:
+    inputs = [*_rows(batch.positional, batch), *_rows(batch.named, batch)]
+    if not inputs:
+        raise BadData(
+            f"batch {batch.index} has no tensor among its inputs: there is nothing to tell examples apart by."
+        )
+    shapes = ";".join(",".join(map(str, x.shape)) for x in inputs)
+    start = hashlib.blake2b(shapes.encode(), digest_size=8, person=b"posterity data 1")
+    digests = []
+    for i in range(batch.count):
+        digest = start.copy()
+        for x in inputs:
+            digest.update(x.values[i])
+            if x.rest is not None and x.rest[i].any():
+                digest.update(x.rest[i])
+        digests.append(digest.digest())
+    return torch.from_numpy(np.frombuffer(b"".join(digests), "<i8").astype(np.int64))
+
+
+def _rows(inputs: Any, batch: Batch) -> Iterator[_Rows]:
+    """Every tensor among the inputs in a canonical form and order; what is no tensor holds for the whole batch."""
+    if isinstance(inputs, Mapping):
+        for key in sorted(inputs, key=str):
+            yield from _rows(inputs[key], batch)
+    elif isinstance(inputs, (tuple, list)):
+        for x in inputs:
+            yield from _rows(x, batch)
+    elif isinstance(inputs, (Tensor, np.ndarray)):
+        x = torch.as_tensor(inputs).detach().cpu()
+        if x.ndim == 0 or len(x) != batch.count:
+            raise BadData(
+                f"batch {batch.index} has {batch.count} targets and an input of shape {tuple(x.shape)}: inputs need one row "
+                "for each example."
+            )
+        if x.is_complex():
+            x = torch.view_as_real(x.resolve_conj())
+        flat = x.reshape(batch.count, -1)
+        values = flat.float()
+        rest = None if x.is_floating_point() else _little_endian(flat.double() - values.double())
+        yield _Rows(tuple(x.shape[1:]), _little_endian(values), rest)
+
+
+def _little_endian(x: Tensor) -> np.ndarray[Any, Any]:
+    array = x.contiguous().numpy() + 0.0  # which makes one number of 0 and −0
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def _together(own: Int[Tensor, " n"], workers: Workers) -> Int[Tensor, " m"]:
+    """All workers' hashes, of which each may have another number."""
+    counts = [int(n) for n in workers.gather(torch.tensor([len(own)]))]
+    padded = torch.zeros(max(counts), dtype=torch.int64)
+    padded[: len(own)] = own
+    return torch.cat([part[:n] for part, n in zip(workers.gather(padded), counts, strict=True)])

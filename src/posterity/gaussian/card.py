@@ -1,0 +1,34 @@
+"""Where a Gaussian comes from: what a reader, and a certificate, must know before trusting it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Card:
+    """The story of a Gaussian. Everything is optional; what is not known is not claimed."""
+
+    text: str = ""
+    licence: str = ""
+    architecture: str = ""
+    """A fingerprint of the network's block names and shapes."""
+    likelihood: str = ""
+    estimator: str = ""
+    count: int = 0
+    """How many examples were learned from, over the whole chain of tasks."""
+    precision: float | None = None
+    """γ of the isotropic prior the chain began with."""
+    scales: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """(α, β, τ) per block of the last update."""
+    compression: Mapping[str, float] = field(default_factory=dict)
+    """Relative error per block where an exact sum was joined to one Kronecker pair."""
+    seed: int | None = None
+    source: str = ""
+    """A fingerprint of all data learned from."""
+    hashes: Tensor | None = field(default=None, repr=False, compare=False)
+    """One 64-bit hash per example learned from, sorted: certificates refuse data that is in here."""
+    versions: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,159 @@
+"""The type the package turns around: a prior and a posterior are both this."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.algebra import JointEigen, KroneckerSum, Matrix, nearest, relative_error
+from posterity.errors import BlockMismatch
+from posterity.gaussian.card import Card
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """Independent normals over a network's blocks: a mean matrix and a structured precision each.
+
+    No network inside: it saves without code, compares across models and moves between devices. All values are frozen;
+    whatever changes one returns another.
+    """
+
+    mean: Mapping[str, Tensor]
+    precision: Mapping[str, Matrix]
+    card: Card = field(default_factory=Card)
+
+    def __post_init__(self) -> None:
+        if self.mean.keys() != self.precision.keys():
+            odd = sorted(self.mean.keys() ^ self.precision.keys())
+            raise BlockMismatch(f"blocks {odd} have a mean or a precision, and not both.")
+        for name, mean in self.mean.items():
+            if tuple(mean.shape) != self.precision[name].shape:
+                out, inp = self.precision[name].shape
+                raise BlockMismatch(
+                    f'block "{name}" has a mean of {"×".join(map(str, mean.shape))} and a precision over {out}×{inp}: '
+                    "they must describe one matrix."
+                )
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        return tuple(self.mean)
+
+    @property
+    def size(self) -> int:
+        """How many parameters it speaks of."""
+        return sum(matrix.size for matrix in self.precision.values())
+
+    def sample(self, n: int, *, generator: torch.Generator | None = None) -> dict[str, Float[Tensor, "n out inp"]]:
+        """n independent draws of all blocks."""
+        return {
+            name: self.mean[name] + matrix.sample(n, generator=generator).to(self.mean[name])
+            for name, matrix in self.precision.items()
+        }
+
+    def quadratic(self, point: Mapping[str, Tensor]) -> Float[Tensor, ""]:
+        """(point − mean)ᵀ · precision · (point − mean), summed over blocks, in float64."""
+        self._covers(point)
+        deviations = ((name, point[name].detach().double() - self.mean[name].double()) for name in self.blocks)
+        return torch.stack([self.precision[name].quadratic(d).double() for name, d in deviations]).sum()
+
+    def logdet(self) -> Float[Tensor, ""]:
+        """log det of the precision."""
+        return torch.stack([matrix.logdet().double() for matrix in self.precision.values()]).sum()
+
+    def log_prob(self, point: Mapping[str, Tensor]) -> Float[Tensor, ""]:
+        return 0.5 * (self.logdet() - self.size * math.log(2 * math.pi) - self.quadratic(point))
+
+    def kl(self, other: Gaussian) -> Float[Tensor, ""]:
+        """KL(self ‖ other) in nats: how far this posterior has moved from that prior."""
+        return torch.stack(list(self.kl_by_block(other).values())).sum()
+
+    def kl_by_block(self, other: Gaussian) -> dict[str, Float[Tensor, ""]]:
+        """The same block by block, exact for every pair of structures.
+
+        ½ [tr(P Q⁻¹) − n + log det Q − log det P + <D, P D>], Q this precision, P the other's, D the difference of means.
+        """
+        other._covers(self.mean)
+        self._covers(other.mean)
+        result = {}
+        for name in self.blocks:
+            q, p = self.precision[name], other.precision[name]
+            shift = self.mean[name].double() - other.mean[name].double()
+            spread = q.trace_of(p).double() - q.size + q.logdet().double() - p.logdet().double()
+            result[name] = 0.5 * (spread + p.quadratic(shift).double())
+        return result
+
+    def tempered(self, temperature: float) -> Gaussian:
+        """The covariance times the temperature: below one is colder, and surer of itself."""
+        if not (temperature > 0 and math.isfinite(temperature)):
+            raise ValueError(f"a temperature is positive and finite, not {temperature}")
+        return replace(self, precision={name: matrix / temperature for name, matrix in self.precision.items()})
+
+    def without(self, *blocks: str) -> Gaussian:
+        """All but these blocks."""
+        self._knows(blocks)
+        return self.restricted(name for name in self.blocks if name not in blocks)
+
+    def restricted(self, blocks: Iterable[str]) -> Gaussian:
+        """These blocks alone, in this order."""
+        names = tuple(blocks)
+        self._knows(names)
+        return replace(self, mean={n: self.mean[n] for n in names}, precision={n: self.precision[n] for n in names})
+
+    def compress(self) -> Gaussian:
+        """Each exact sum joined to the nearest single Kronecker pair; `card.compression` tells each one's relative error.
+
+        What a posterior goes through to become the prior of the next task, or a small file. Single pairs, diagonals and
+        identities stay as they are.
+        """
+        precision, errors = dict(self.precision), dict(self.card.compression)
+        for name, matrix in self.precision.items():
+            if isinstance(matrix, (KroneckerSum, JointEigen)):
+                pair = nearest(matrix)
+                precision[name] = pair
+                errors[name] = float(relative_error(matrix, pair))
+        return replace(self, precision=precision, card=replace(self.card, compression=errors))
+
+    @property
+    def is_compressed(self) -> bool:
+        return not any(
+            isinstance(m, JointEigen) or (isinstance(m, KroneckerSum) and len(m.terms) > 1)
+            for m in self.precision.values()
+        )
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Gaussian:
+        return replace(
+            self,
+            mean={name: mean.to(device=device, dtype=dtype) for name, mean in self.mean.items()},
+            precision={name: matrix.to(device, dtype) for name, matrix in self.precision.items()},
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one `.safetensors` file, atomically; `posterity.load` gives the same Gaussian again."""
+        from posterity.gaussian.storage import save  # which builds Gaussians, and so imports this module first
+
+        save(self, path)
+
+    def _knows(self, blocks: Iterable[str]) -> None:
+        if unknown := [name for name in blocks if name not in self.mean]:
+            raise BlockMismatch(f"there are no blocks {unknown} here: the blocks are {list(self.blocks)}.")
+
+    def _covers(self, point: Mapping[str, Tensor]) -> None:
+        if missing := [name for name in self.blocks if name not in point]:
+            raise BlockMismatch(f"blocks {missing} are missing in the point given: it has {list(point)}.")
+        for name in self.blocks:
+            if tuple(point[name].shape) != self.precision[name].shape:
+                out, inp = self.precision[name].shape
+                raise BlockMismatch(
+                    f'block "{name}" is {out}×{inp} in the Gaussian and {"×".join(map(str, point[name].shape))} in the other: '
+                    f'refit, or drop the block with .without("{name}").'
+                )
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{n}: {type(m).__name__} {m.shape[0]}×{m.shape[1]}" for n, m in self.precision.items())
+        return f"Gaussian({self.size} parameters, {{{kinds}}})"

@@ -1,0 +1,225 @@
+"""The header of a prior's file: JSON that is believed in nothing before it was checked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from posterity.errors import DamagedFile, FutureVersion
+from posterity.gaussian.card import Card
+from posterity.gaussian.parts import KINDS
+
+FORMAT = 1
+"""A field more, or another meaning of one, raises it. Older formats stay readable."""
+
+DTYPES = ("bfloat16", "float16", "float32", "float64")
+ORDERS = ("rows", "columns")
+LARGEST = 2**63 - 1
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """How one tensor is stored: LAPACK's results lie column by column, and products of them repeat to the last bit only
+    if they do so again."""
+
+    dtype: str
+    order: str
+
+
+@dataclass(frozen=True)
+class BlockSpec:
+    """What the header says of one block."""
+
+    name: str
+    kind: str
+    shape: tuple[int, int]
+    terms: int
+    tensors: Mapping[str, TensorSpec]
+
+
+@dataclass(frozen=True)
+class Header:
+    blocks: tuple[BlockSpec, ...]
+    card: Card
+    """Without the hashes, which are a tensor."""
+    hashes: int | None
+    """How many there are."""
+    written_by: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "written_by": dict(self.written_by),
+            "hashes": self.hashes,
+            "blocks": [
+                {
+                    "name": block.name,
+                    "kind": block.kind,
+                    "shape": list(block.shape),
+                    "terms": block.terms,
+                    "tensors": {role: [spec.dtype, spec.order] for role, spec in block.tensors.items()},
+                }
+                for block in self.blocks
+            ],
+            "card": _card_to_json(self.card),
+        }
+
+    @classmethod
+    def from_json(cls, raw: Any) -> Header:
+        top = _Place(raw, "the header")
+        version = _Place(top.mapping().get("format"), "format").integer(1)
+        if version > FORMAT:
+            raise FutureVersion(
+                f"it is in format {version} and this posterity reads up to {FORMAT}: upgrade with "
+                "`pip install --upgrade posterity`, or ask for the file in the older format."
+            )
+        fields = top.fields("sha256", "format", "written_by", "hashes", "blocks", "card")
+        blocks = tuple(_block(block) for block in fields["blocks"].items())
+        for name, times in Counter(block.name for block in blocks).most_common(1):
+            if times > 1:
+                raise DamagedFile(f"{times} blocks are called {name!r}.")
+        return cls(
+            blocks,
+            _card(fields["card"]),
+            fields["hashes"].optional(lambda place: place.integer(0)),
+            fields["written_by"].table(_Place.text),
+        )
+
+
+def parse(text: str) -> Any:
+    """JSON in its narrow sense: no name twice, no NaN, no nesting without end."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except RecursionError:
+        raise DamagedFile("the header is nested too deeply.") from None
+    except ValueError as error:
+        raise DamagedFile(f"the header is no JSON: {error}.") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        raise ValueError("a name appears twice in one object")
+    return result
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A value with the place it was found at, for errors that say where."""
+
+    value: Any
+    where: str
+
+    def wrong(self, wanted: str) -> DamagedFile:
+        found = repr(self.value)
+        return DamagedFile(f"{self.where} is {found[:60]}{'…' if len(found) > 60 else ''}, and should be {wanted}.")
+
+    def mapping(self) -> dict[str, Any]:
+        if not isinstance(self.value, dict):
+            raise self.wrong("an object")
+        return self.value
+
+    def fields(self, *names: str) -> dict[str, _Place]:
+        found = self.mapping()
+        if found.keys() != set(names):
+            odd = sorted(found.keys() ^ set(names))
+            raise DamagedFile(f"{self.where} has the fields {odd[:5]} too many or too few.")
+        return {name: _Place(found[name], f"{self.where}: {name}") for name in names}
+
+    def table(self, read: Callable[[_Place], T]) -> dict[str, T]:
+        return {key: read(_Place(value, f"{self.where}[{key!r}]")) for key, value in self.mapping().items()}
+
+    def items(self, length: int | None = None) -> list[_Place]:
+        if not isinstance(self.value, list) or (length is not None and len(self.value) != length):
+            raise self.wrong("a list" if length is None else f"a list of {length}")
+        return [_Place(value, f"{self.where}[{i}]") for i, value in enumerate(self.value)]
+
+    def text(self) -> str:
+        if not isinstance(self.value, str):
+            raise self.wrong("text")
+        return self.value
+
+    def one_of(self, choices: tuple[str, ...]) -> str:
+        if self.value not in choices:
+            raise self.wrong("one of " + ", ".join(choices))
+        return self.text()
+
+    def integer(self, least: int, most: int = LARGEST) -> int:
+        if type(self.value) is not int or not least <= self.value <= most:
+            raise self.wrong(f"a whole number from {least} to {most}")
+        return self.value
+
+    def number(self) -> float:
+        if type(self.value) not in (int, float) or not 0 <= self.value <= sys.float_info.max:
+            raise self.wrong("a finite number that is not negative")
+        return float(self.value)
+
+    def optional(self, read: Callable[[_Place], T]) -> T | None:
+        return None if self.value is None else read(self)
+
+
+def _block(place: _Place) -> BlockSpec:
+    fields = place.fields("name", "kind", "shape", "terms", "tensors")
+    name, kind = fields["name"].text(), fields["kind"].one_of(KINDS)
+    out, inp = (side.integer(1) for side in fields["shape"].items(2))
+    tensors = fields["tensors"].table(_tensor)
+    # Bounded by what is really there, so that nobody counts to a declared 10¹⁸.
+    terms = fields["terms"].integer(1, len(tensors) if kind == "kronecker sum" else 1)
+    return BlockSpec(name, kind, (out, inp), terms, tensors)
+
+
+def _tensor(place: _Place) -> TensorSpec:
+    dtype, order = place.items(2)
+    return TensorSpec(dtype.one_of(DTYPES), order.one_of(ORDERS))
+
+
+def _card_to_json(card: Card) -> dict[str, Any]:
+    return {
+        "text": card.text,
+        "licence": card.licence,
+        "architecture": card.architecture,
+        "likelihood": card.likelihood,
+        "estimator": card.estimator,
+        "count": card.count,
+        "precision": None if card.precision is None else float(card.precision),
+        "scales": {name: [float(x) for x in scales] for name, scales in card.scales.items()},
+        "compression": {name: float(error) for name, error in card.compression.items()},
+        "seed": card.seed,
+        "source": card.source,
+        "versions": dict(card.versions),
+    }
+
+
+def _card(place: _Place) -> Card:
+    fields = place.fields(*_card_to_json(Card()))
+    return Card(
+        text=fields["text"].text(),
+        licence=fields["licence"].text(),
+        architecture=fields["architecture"].text(),
+        likelihood=fields["likelihood"].text(),
+        estimator=fields["estimator"].text(),
+        count=fields["count"].integer(0),
+        precision=fields["precision"].optional(_Place.number),
+        scales=fields["scales"].table(_scales),
+        compression=fields["compression"].table(_Place.number),
+        # torch takes seeds from the whole range of signed and unsigned 64-bit numbers.
+        seed=fields["seed"].optional(lambda seed: seed.integer(-(2**63), 2**64 - 1)),
+        source=fields["source"].text(),
+        versions=fields["versions"].table(_Place.text),
+    )
+
+
+def _scales(place: _Place) -> tuple[float, float, float]:
+    alpha, beta, temperature = place.items(3)
+    if not temperature.number() > 0:
+        raise temperature.wrong("a positive temperature")
+    return alpha.number(), beta.number(), temperature.number()

@@ -1,0 +1,92 @@
+"""How strong the prior should be, by the marginal likelihood: no validation data needed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from posterity.algebra import DiagonalMatrix, JointEigen, Kronecker, Matrix, ScaledIdentity
+from posterity.curvature import Curvature
+from posterity.errors import NotExact
+from posterity.gaussian import Gaussian
+from posterity.laplace.scales import Scales
+from posterity.laplace.update import _means
+
+
+def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
+    """The eigenvalues E of curvature relative to the prior (out × inp): all that α, β and τ can act on.
+
+    log det(βF + αP) − log det P = Σ ln(βE + α), tr P(βF + αP)⁻¹ = Σ 1/(βE + α), and so on.
+    """
+    match prior, curvature:
+        case Kronecker(), Kronecker():
+            return prior.to(dtype=torch.float64).joint(curvature).values
+        case ScaledIdentity(), Kronecker():
+            left, right = (torch.linalg.eigvalsh(x.double()).clamp_min(0) for x in (curvature.left, curvature.right))
+            return left[:, None] * right[None, :] / prior.scale.double()
+        case ScaledIdentity(), JointEigen() if curvature.left.is_orthogonal and curvature.right.is_orthogonal:
+            return curvature.values.double() / prior.scale.double()
+        case ((ScaledIdentity() | DiagonalMatrix()), DiagonalMatrix()):
+            scale = prior.values if isinstance(prior, DiagonalMatrix) else prior.scale
+            return curvature.values.double() / scale.double()
+    raise NotExact(
+        f"a prior of {type(prior).__name__} and a curvature of {type(curvature).__name__} share no eigenbasis: "
+        "compress the prior, or estimate the curvature by KFOC() or KFAC()."
+    )
+
+
+def log_evidence(
+    prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature, scales: Scales | None = None
+) -> float:
+    """The Laplace approximation of ln p(data) in nats, with the prior's precision scaled by α."""
+    scales = scales or Scales()
+    mean = _means(prior, model)
+    total = -curvature.nll
+    for name in prior.blocks:
+        alpha, beta, _ = scales.of(name)
+        values = relative_spectrum(prior.precision[name], curvature[name])
+        shift = mean[name].double() - prior.mean[name].double()
+        quadratic = float(prior.precision[name].quadratic(shift))
+        total += 0.5 * (
+            values.numel() * math.log(alpha) - float((beta * values + alpha).log().sum()) - alpha * quadratic
+        )
+    return total
+
+
+def tune_strength(prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature) -> Scales:
+    """The α shared by all blocks that maximises the evidence: a one-dimensional search in the joint eigenbasis."""
+    mean = _means(prior, model)
+    spectra, quadratic = [], 0.0
+    for name in prior.blocks:
+        spectra.append(relative_spectrum(prior.precision[name], curvature[name]).flatten())
+        quadratic += float(prior.precision[name].quadratic(mean[name].double() - prior.mean[name].double()))
+    values = torch.cat(spectra)
+
+    def loss(log_alpha: float) -> float:
+        alpha = math.exp(log_alpha)
+        return 0.5 * (float((values / alpha).log1p().sum()) + alpha * quadratic)
+
+    return Scales(alpha=math.exp(minimise(loss, -20.0, 20.0)))
+
+
+def minimise(f: Callable[[float], float], low: float, high: float, tol: float = 1e-6) -> float:
+    """The minimum of a function of one number by a coarse grid and golden sections: no derivative, no surprise."""
+    grid = [low + (high - low) * i / 40 for i in range(41)]
+    best = min(range(41), key=lambda i: f(grid[i]))
+    a, b = grid[max(0, best - 1)], grid[min(40, best + 1)]
+    ratio = (math.sqrt(5) - 1) / 2
+    c, d = b - ratio * (b - a), a + ratio * (b - a)
+    fc, fd = f(c), f(d)
+    while b - a > tol:
+        if fc < fd:
+            b, d, fd = d, c, fc
+            c = b - ratio * (b - a)
+            fc = f(c)
+        else:
+            a, c, fc = c, d, fd
+            d = a + ratio * (b - a)
+            fd = f(d)
+    return (a + b) / 2

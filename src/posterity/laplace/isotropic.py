@@ -1,0 +1,106 @@
+"""The prior before any prior: the same precision for every weight, and its fit to a network."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from posterity.algebra import scaled_identity
+from posterity.blocks import Block, Selection, find_blocks, read_blocks
+from posterity.errors import BlockMismatch
+from posterity.gaussian import Card, Gaussian
+
+log = logging.getLogger("posterity")
+
+
+def isotropic(
+    model: nn.Module,
+    precision: float = 1.0,
+    mean: Literal["zero", "model"] | Mapping[str, Tensor] = "zero",
+    *,
+    blocks: Selection = None,
+) -> Gaussian:
+    """N(mean, I/precision) over a network's blocks.
+
+    `precision` multiplies ½‖θ − mean‖² next to the *summed* negative log-likelihood: a PyTorch weight decay λ on a mean
+    loss over N examples is precision = λ·N. `mean` is zero (and zero means zero), the model's present weights, or matrices.
+    """
+    if not precision > 0:
+        raise ValueError(f"a prior precision is positive, not {precision}")
+    found = find_blocks(model, blocks)
+    present = {name: matrix.clone() for name, matrix in read_blocks(model, found).items()}
+    match mean:
+        case "zero":
+            centre = {name: torch.zeros_like(matrix) for name, matrix in present.items()}
+        case "model":
+            centre = present
+        case _:
+            if isinstance(mean, str):
+                raise ValueError(f'mean is "zero", "model" or a mapping of matrices, not "{mean}"')
+            if missing := set(present) - set(mean):
+                raise BlockMismatch(f"the mean has no matrix for the blocks {sorted(missing)}.")
+            centre = {name: mean[name].detach().clone() for name in present}
+    identities = {name: scaled_identity(precision, block.shape) for name, block in found.items()}
+    return Gaussian(centre, identities, Card(precision=precision, architecture=architecture(found)))
+
+
+def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Gaussian:
+    """The prior as this network needs it: blocks in the network's order, and a new head where the head has another size.
+
+    The last block may differ in its number of outputs: it has no counterpart in the prior and gets an isotropic one around
+    zero, which is said in the log. Any other difference is a `BlockMismatch`.
+    """
+    names = {name for name, _ in model.named_modules()}
+    head = _head(model)
+    known_names = [name for name in prior.blocks if name in names or name.rpartition(".")[0] in names]
+    found = find_blocks(model, [*map(_literally, known_names), *([_literally(head)] if head else [])])
+    mean, precision = {}, {}
+    for name, block in found.items():
+        known = prior.precision[name].shape if name in prior.mean else None
+        if known == block.shape:
+            mean[name], precision[name] = prior.mean[name], prior.precision[name]
+        elif name == head and (known is None or known[1] == block.shape[1]):
+            log.info('block "%s" is a new head: isotropic prior around zero, precision %g', name, head_precision)
+            mean[name] = torch.zeros(block.shape, dtype=next(model.parameters()).dtype)
+            precision[name] = scaled_identity(head_precision, block.shape)
+        else:
+            raise BlockMismatch(_difference(name, block, known))
+    if extra := [name for name in prior.blocks if name not in found]:
+        raise BlockMismatch(
+            f"the prior has blocks {extra} that the model has not (its blocks are {list(found)}): "
+            f"drop them with prior.without({', '.join(map(repr, extra))})."
+        )
+    return Gaussian(mean, precision, prior.card)
+
+
+def _head(model: nn.Module) -> str | None:
+    """The last linear layer: what a new task replaces."""
+    linear = [
+        name for name, module in model.named_modules() if type(module) is nn.Linear and module.weight.requires_grad
+    ]
+    return linear[-1] if linear else None
+
+
+def _literally(name: str) -> Callable[[str, nn.Module], bool]:
+    """A rule for one name, whatever characters are in it."""
+    return lambda block, module: block == name
+
+
+def _difference(name: str, block: Block, known: tuple[int, int] | None) -> str:
+    if known is None:
+        return f'block "{name}" of the model has no counterpart in the prior: refit the prior on this architecture.'
+    text = f'block "{name}" is {known[0]}×{known[1]} in the prior and {block.shape[0]}×{block.shape[1]} in the model'
+    if known[0] == block.shape[0] and known[1] == block.shape[1] + 1:
+        text += ": the model's layer has no bias"
+    return f'{text}. Refit the prior, or drop the block with prior.without("{name}").'
+
+
+def architecture(blocks: Mapping[str, Block]) -> str:
+    """A fingerprint of block names and shapes."""
+    text = ";".join(f"{name}:{block.shape[0]}x{block.shape[1]}" for name, block in blocks.items())
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

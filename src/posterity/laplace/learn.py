@@ -1,0 +1,74 @@
+"""All steps in one: train, estimate, update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from posterity.curvature import KFOC, Categorical, Curvature, Data, Estimator, Likelihood, estimate
+from posterity.gaussian import Gaussian
+from posterity.laplace.evidence import tune_strength
+from posterity.laplace.isotropic import fitted, isotropic
+from posterity.laplace.scales import Scales
+from posterity.laplace.train import History, split, train
+from posterity.laplace.update import update
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What learning left behind: the network at its mode, where it came from, and how sure it is."""
+
+    model: nn.Module
+    prior: Gaussian
+    posterior: Gaussian
+    curvature: Curvature
+    scales: Scales
+    history: History
+
+
+def learn(
+    model: nn.Module,
+    data: Data,
+    prior: Gaussian | None = None,
+    likelihood: Likelihood | None = None,
+    *,
+    estimator: Estimator | None = None,
+    scales: Scales | None = None,
+    head_precision: float = 1.0,
+    validation: float | Data | None = 0.1,
+    batch_size: int = 256,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+    training: Mapping[str, Any] | None = None,
+) -> Fit:
+    """Learn a task: MAP training from the prior, curvature at the mode, and the posterior that is the next task's prior.
+
+    Without a prior the chain starts with an isotropic one of precision 1 around zero. Without scales the strength of the prior
+    in the posterior is the one of greatest evidence. `training` goes to `train` as further options (lr, epochs, …).
+    """
+    likelihood = likelihood or Categorical()
+    prior = isotropic(model) if prior is None else fitted(prior, model, head_precision)
+    generator = generator or torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+    # One split for training and curvature alike: what was held out stays unseen.
+    part, held = split(data, validation, generator)
+    options: dict[str, Any] = {"batch_size": batch_size, "generator": generator, "progress": progress} | dict(
+        training or {}
+    )
+    history = train(model, part, prior, likelihood, validation=held, **options)
+    curvature = estimate(
+        model,
+        part,
+        estimator or KFOC(),
+        likelihood,
+        blocks=lambda name, module: name in prior.mean,
+        batch_size=batch_size,
+        generator=generator,
+        progress=progress,
+    )
+    prior = prior if prior.is_compressed else prior.compress()
+    scales = scales or tune_strength(prior, model, curvature)
+    return Fit(model, prior, update(prior, model, curvature, scales), curvature, scales, history)

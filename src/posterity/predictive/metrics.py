@@ -1,0 +1,84 @@
+"""How good predictions are: torchmetrics where it has the measure, and the few it has not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torchmetrics.functional.classification import binary_auroc, multiclass_accuracy, multiclass_calibration_error
+
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Measures of a classifier on labelled data. NLL in mean nats, Brier summed over classes, ECE over 15 bins (top-1, L1)."""
+
+    accuracy: float
+    nll: float
+    brier: float
+    ece: float
+    calibration_auroc: float
+    """How well 1 − max p tells wrong answers from right ones."""
+
+    def as_dict(self) -> dict[str, float]:
+        return dict(vars(self))
+
+
+def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Scores:
+    """All measures of probabilities against labels."""
+    classes = probs.shape[-1]
+    right = probs.argmax(-1) == targets
+    confidence = probs.max(-1).values
+    one_hot = torch.nn.functional.one_hot(targets, classes).to(probs.dtype)
+    tiny = torch.finfo(probs.dtype).tiny
+    both = bool(right.any()) and not bool(right.all())
+    return Scores(
+        accuracy=float(multiclass_accuracy(probs, targets, classes, average="micro")),
+        nll=float(-probs.gather(-1, targets[:, None]).clamp_min(tiny).log().mean()),
+        brier=float((probs - one_hot).square().sum(-1).mean()),
+        ece=float(multiclass_calibration_error(probs, targets, classes, n_bins=BINS, norm="l1")),
+        calibration_auroc=float(binary_auroc(1 - confidence, (~right).long())) if both else float("nan"),
+    )
+
+
+def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
+    """How well an uncertainty (entropy, 1 − max p) tells foreign inputs from familiar ones: 0.5 is chance, 1 perfect."""
+    scores = torch.cat((inside, outside)).float()
+    foreign = torch.cat((torch.zeros(len(inside)), torch.ones(len(outside)))).long()
+    # Ranks instead of values: torchmetrics squashes scores outside [0, 1] by a sigmoid, which makes ties.
+    ranks = torch.unique(scores, return_inverse=True)[1].double()
+    return float(binary_auroc(ranks / ranks.max().clamp_min(1), foreign))
+
+
+def selective_accuracy(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"], coverage: float) -> float:
+    """Accuracy on the share of inputs the classifier is surest of."""
+    if not 0 < coverage <= 1:
+        raise ValueError(f"coverage lies above 0 and up to 1, not {coverage}")
+    kept = max(1, round(coverage * len(targets)))
+    surest = probs.max(-1).values.argsort(descending=True, stable=True)[:kept]
+    return float((probs[surest].argmax(-1) == targets[surest]).double().mean())
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Confidence against accuracy by bins of confidence: what a reliability diagram shows."""
+
+    confidence: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    share: tuple[float, ...]
+
+
+def reliability(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"], bins: int = BINS) -> Reliability:
+    """Mean confidence, accuracy and share of inputs of each bin that has any."""
+    confidence, labels = probs.max(-1)
+    index = (confidence * bins).long().clamp_max(bins - 1)
+    rows = []
+    for b in range(bins):
+        inside = index == b
+        if inside.any():
+            right = (labels[inside] == targets[inside]).double().mean()
+            rows.append((float(confidence[inside].mean()), float(right), float(inside.double().mean())))
+    return Reliability(*zip(*rows, strict=True))

@@ -1,0 +1,91 @@
+"""What a Bayesian network says of new inputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.errors import BadData
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The predictive distribution, with its uncertainty taken apart.
+
+    For classes, uncertainty is in nats: `entropy` = `aleatoric` (the data's own) + `epistemic` (what more data would settle,
+    the mutual information). For regression it is variance, split likewise.
+    """
+
+    mean: Tensor
+    """Probabilities for classes, expected targets for regression."""
+    epistemic: Tensor
+    aleatoric: Tensor
+    likelihood: Likelihood
+    logits: Tensor
+    """The outputs averaged over draws (sampled), or at the mean of the weights (linearised)."""
+    draws: Tensor | None = None
+    """[draws, examples, ...]: outputs per draw, if asked for."""
+
+    @property
+    def probs(self) -> Tensor:
+        if isinstance(self.likelihood, GaussianNoise):
+            raise BadData("a regression predicts numbers, not probabilities: use .mean and .variance.")
+        return self.mean
+
+    @property
+    def labels(self) -> Tensor:
+        return self.probs.argmax(-1) if isinstance(self.likelihood, Categorical) else (self.probs > 0.5).long()
+
+    @property
+    def variance(self) -> Tensor:
+        """Of the targets: what the weights leave open plus the noise."""
+        return self.epistemic + self.aleatoric
+
+    @property
+    def entropy(self) -> Tensor:
+        """Of the predictive distribution, in nats."""
+        return self.epistemic + self.aleatoric
+
+    @property
+    def mutual_information(self) -> Tensor:
+        return self.epistemic
+
+
+def from_outputs(
+    draws: Float[Tensor, "draws n ..."], likelihood: Likelihood, logits: Tensor, keep: bool, mean: Tensor | None = None
+) -> Prediction:
+    """A prediction from outputs per draw. `mean` replaces the average of the draws where a closed form is at hand."""
+    kept = draws if keep else None
+    match likelihood:
+        case GaussianNoise():
+            noise = torch.full_like(logits, 1 / likelihood.precision)
+            return Prediction(draws.mean(0), draws.var(0, correction=0), noise, likelihood, logits, kept)
+        case Categorical():
+            p = draws.softmax(-1)
+            average = p.mean(0) if mean is None else mean
+            within = categorical_entropy(p).mean(0)
+            total = categorical_entropy(average)
+        case Bernoulli():
+            p = draws.sigmoid()
+            average = p.mean(0) if mean is None else mean
+            within, total = binary_entropy(p).mean(0), binary_entropy(average)
+        case _:
+            raise BadData(f"no predictive is known for {likelihood}")
+    # Rounding, or a closed form beside sampled draws, can leave a hair below zero.
+    return Prediction(average, (total - within).clamp_min(0), torch.minimum(within, total), likelihood, logits, kept)
+
+
+def categorical_entropy(p: Tensor) -> Tensor:
+    return -torch.special.xlogy(p, p).sum(-1)
+
+
+def binary_entropy(p: Tensor) -> Tensor:
+    return -torch.special.xlogy(p, p) - torch.special.xlogy(1 - p, 1 - p)
+
+
+PROBIT = math.pi / 8

@@ -1,0 +1,92 @@
+"""Several processes end with the result of one, all of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed
+from curvature_cases import case, data, distance, separable
+from curvature_worker import CASES, ESTIMATORS, everything
+
+from posterity.curvature import KFAC, Dense, Exact, estimate
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch was built without gloo")
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """What each of two gloo processes found."""
+    folder = tmp_path_factory.mktemp("workers")
+    paths = [str(HERE), str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, str(HERE / "curvature_worker.py")]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), "2", str(folder / "meeting"), str(folder / f"{rank}.pt")],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        errors = [p.communicate(timeout=120)[1] for p in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [p.returncode for p in processes] == [0, 0], "\n".join(errors)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def one():
+    return everything()
+
+
+def test_every_worker_has_the_same_result_to_the_bit(two):
+    (first, _), (second, _) = two
+    assert first.keys() == second.keys()
+    for key, blocks in first.items():
+        for block, matrix in blocks.items():
+            assert torch.equal(matrix, second[key][block]), (key, block)
+
+
+@pytest.mark.parametrize("label", [label for label in ESTIMATORS if label != "KFOC"])
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_equal_one(one, two, name, label):
+    key = f"{name} {label}"
+    for block, matrix in one[key].items():
+        assert distance(two[0][0][key][block].double(), matrix.double()) < 1e-6, block
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kfoc_of_two_processes_is_no_further_from_the_fisher_than_kfac(two, name):
+    dense, kfac = (estimate(case(name).model, data(name), e(Exact()), progress=False) for e in (Dense, KFAC))
+    found = two[0][0][f"{name} KFOC"]
+    for block in separable(dense.blocks, case(name).model):
+        assert distance(found[block], dense[block]) <= distance(kfac[block], dense[block]) * 1.02
+
+
+@pytest.mark.parametrize("form", ["tensors", "loader", "list", "sampler", "batch sampler"])
+def test_no_example_counts_twice_however_the_data_is_dealt(one, two, form):
+    expected, found = one["form tensors"], two[0][0][f"form {form}"]
+    assert int(found["count"]) == 8
+    for block, matrix in expected.items():
+        assert distance(found[block].double(), matrix.double()) < 1e-6
+
+
+def test_workers_with_one_seed_draw_labels_of_their_own(two):
+    """Two equal examples on two workers: with equal labels the last layer's Fisher information would have rank one."""
+    for seed in range(3):
+        values = torch.linalg.eigvalsh(two[0][0][f"sampled {seed}"]["2"])
+        assert values[-2] > 1e-6 * values[-1]
+
+
+def test_errors_that_all_workers_meet_have_their_names(two):
+    assert [named for _, named in two] == [["NoData", "NoData", "BadData"]] * 2

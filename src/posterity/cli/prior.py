@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -37,10 +37,8 @@ def inspect(
     stored = read(file, limit_bytes=limit)
     console = Console(highlight=False)
     console.print(_card(file, stored))
-    table, notes = _blocks(stored)
-    console.print(table)
-    for note in notes:
-        console.print(Text(f"• {note}", style="dim"))
+    for part in _blocks(stored):
+        console.print(part)
 
 
 def _card(file: Path, stored: Stored) -> Table:
@@ -58,7 +56,10 @@ def _card(file: Path, stored: Stored) -> Table:
     for name, value in {**_story(card), **_facts(stored)}.items():
         if value:
             table.add_row(name, _plain(value))
-    table.add_row("parameters", f"{gaussian.size:,} in {len(gaussian.blocks)} blocks")
+    dtypes = sorted({str(matrix.dtype).removeprefix("torch.") for matrix in gaussian.precision.values()})
+    table.add_row(
+        "parameters", f"{gaussian.size:,} in {len(gaussian.blocks)} blocks, precisions in {', '.join(dtypes)}"
+    )
     table.add_row("file", f"{_bytes(stored.size)}, intact")
     return table
 
@@ -86,52 +87,55 @@ def _facts(stored: Stored) -> dict[str, str]:
     }
 
 
-def _blocks(stored: Stored) -> tuple[Table, list[str]]:
+def _blocks(stored: Stored) -> Iterator[Table | Text]:
+    """Several narrow tables rather than a wide one: eighty columns must do."""
     gaussian, card = stored.gaussian, stored.gaussian.card
-    table = Table(box=box.SIMPLE_HEAD, header_style="dim")
-    table.add_column("block", overflow="fold", min_width=6)
-    table.add_column("shape", no_wrap=True)
-    table.add_column("structure")
-    for name in ("‖mean‖", "log det", "trace", "condition", "smallest", "median", "largest"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("spectrum", no_wrap=True)
-    extra = [
-        ("α, β, τ", {n: ", ".join(f"{x:.3g}" for x in scales) for n, scales in card.scales.items()}),
-        ("joined with error", {n: f"{error:.1e}" for n, error in card.compression.items()}),
-    ]
-    extra = [(title, values) for title, values in extra if values]
-    for title, _ in extra:
-        table.add_column(title, justify="right")
+    sizes = _table("block", "shape", "structure", "‖mean‖", "log det", "trace")
+    spectra = _table("block", "condition", "smallest", "median", "largest", "eigenvalues")
     notes: dict[str, None] = {}
     for name, matrix in gaussian.precision.items():
         out, inp = matrix.shape
-        table.add_row(
-            _plain(name),
-            f"{out}×{inp}",
-            _structure(matrix),
-            _number(float(gaussian.mean[name].double().norm())),
-            *_measures(matrix, name, notes),
-            *(values.get(name, "") for _, values in extra),
-        )
-    return table, list(notes)
+        logdet, measures = _measures(matrix, name, notes)
+        norm, trace = _number(float(gaussian.mean[name].double().norm())), _number(float(matrix.trace()))
+        sizes.add_row(_plain(name), f"{out}×{inp}", _structure(matrix), norm, logdet, trace)
+        spectra.add_row(_plain(name), *measures)
+    yield sizes
+    yield spectra
+    if card.scales or card.compression:
+        update = _table("block", "α", "β", "τ", "error of one pair")
+        for name in dict.fromkeys([*card.scales, *card.compression]):
+            scales = [_number(x) for x in card.scales[name]] if name in card.scales else [""] * 3
+            error = f"{card.compression[name]:.1e}" if name in card.compression else ""
+            update.add_row(_plain(name), *scales, error)
+        yield update
+    for note in notes:
+        yield Text(f"• {note}", style="dim")
 
 
-def _measures(matrix: Matrix, name: str, notes: dict[str, None]) -> list[str]:
-    """Log det, trace and the spectrum; a matrix that has none of it gives a note instead."""
-    trace = _number(float(matrix.trace()))
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, header_style="dim", padding=(0, 1, 0, 0))
+    for name in columns:
+        words = name in ("block", "shape", "structure", "eigenvalues")
+        table.add_column(name, justify="left" if words else "right", overflow="fold", no_wrap=not words)
+    return table
+
+
+def _measures(matrix: Matrix, name: str, notes: dict[str, None]) -> tuple[str, list[str]]:
+    """The log det and the spectrum; a matrix that has none gives a note instead."""
+    none = [*["–"] * 4, ""]
     try:
         logdet, found = f"{float(matrix.logdet()):.5g}", spectrum(matrix)
     except PosterityError as error:
         notes[f"{_plain(name)}: {error}"] = None
-        return ["–", trace, *["–"] * 4, ""]
+        return "–", none
     if found is None:
         notes[f"No spectrum where a side is above {FACTOR_LIMIT:,}: it would take minutes."] = None
-        return [logdet, trace, *["–"] * 4, ""]
+        return logdet, none
     if not found.exact:
         notes["≈ is estimated (Lanczos): the ends well, the middle roughly."] = None
     about = "" if found.exact else "≈"
     values = (found.condition, found.smallest, found.median, found.largest)
-    return [logdet, trace, *(about + _number(x) for x in values), _sparkline(found)]
+    return logdet, [*(about + _number(x) for x in values), _sparkline(found)]
 
 
 def _sparkline(found: Spectrum) -> str:
@@ -142,7 +146,7 @@ def _sparkline(found: Spectrum) -> str:
 
 def _structure(matrix: Matrix) -> str:
     terms = f" of {len(matrix.terms)}" if isinstance(matrix, KroneckerSum) else ""
-    return f"{type(matrix).__name__}{terms} ({str(matrix.dtype).removeprefix('torch.')})"
+    return type(matrix).__name__ + terms
 
 
 def _number(x: float) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from posterity.errors import UnknownStudy
 from posterity.studies.declaration import Study
+from posterity.studies.kfoc_quality import KFOC_QUALITY
 from posterity.studies.kronecker import KRONECKER
 
-STUDIES: dict[str, Study] = {study.id: study for study in (KRONECKER,)}
+STUDIES: dict[str, Study] = {study.id: study for study in (KFOC_QUALITY, KRONECKER)}
 
 
 def find(name: str) -> Study:

@@ -112,7 +112,9 @@ def cases(*, quick: bool = False) -> list[Case]:
     found = [*_lenet5(), *_resnet18(), *_resnet50()]
     found.sort(key=lambda line: (_NETWORKS.index(line.load.network), ORDER.index(line.work)))
     if quick:
-        found = [replace(line, load=_small(line.load), repeats=1, timeout=120.0) for line in found]
+        # Eigendecompositions of a ResNet's factors take minutes however few the images.
+        found = [line for line in found if line.load is LENET5 or not _decomposes(line)]
+        found = [replace(line, load=_small(line.load), repeats=1) for line in found]
     return [Case(f"{line.load.network} {line.work} {line.name}", line.measure) for line in found]
 
 
@@ -126,7 +128,7 @@ def _lenet5() -> list[Line]:
     ours |= {"kfac-exact": 3, "diagonal-exact": 3, "kfoc-exact": 1}
     lines = [Line(peer.name, peer.work, LENET5, ours[peer.work]) for peer in OURS]
     for peer in PEERS:
-        repeats = 1 if "whole fit" in peer.name else 2 if peer.work.endswith("exact") else 3
+        repeats = 1 if "whole fit" in peer.name or peer.work.endswith("exact") else 2
         lines.append(Line(peer.name, peer.work, LENET5, repeats))
     return lines
 
@@ -134,9 +136,9 @@ def _lenet5() -> list[Line]:
 def _resnet18() -> list[Line]:
     ours: dict[Work, int] = {
         "kfac-sampled": 2,
-        "kfac-exact": 2,
+        "kfac-exact": 1,
         "ekfac-sampled": 1,
-        "kfoc-sampled": 2,
+        "kfoc-sampled": 1,
         "diagonal-sampled": 2,
     }
     works: tuple[Work, ...] = ("kfac-sampled", "kfac-exact")
@@ -157,6 +159,10 @@ def _resnet50() -> list[Line]:
 
 FASTEST = ("laplace-torch (asdl)", "laplace-torch (curvlinops)")
 _NETWORKS = ("lenet5", "resnet18", "resnet50")
+
+
+def _decomposes(line: Line) -> bool:
+    return line.work == "ekfac-sampled" or "whole fit" in line.name
 
 
 def _small(load: Workload) -> Workload:

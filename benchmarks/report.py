@@ -36,7 +36,8 @@ class Table:
     def markdown(self) -> str:
         """For the documentation."""
         rule = ["---" if i < self.words else "--:" for i in range(len(self.columns))]
-        return "".join(f"| {' | '.join(row)} |\n" for row in (self.columns, rule, *self.rows))
+        lines = "".join(f"| {' | '.join(row)} |\n" for row in (self.columns, rule, *self.rows))
+        return f"{self.title}.\n\n{lines}"
 
 
 def tables(algebra: list[Line], curvature: list[Line]) -> dict[str, Table]:
@@ -149,30 +150,67 @@ def _network(title: str, lines: list[Line]) -> Table:
     return Table(title + about, columns, rows, words=2)
 
 
+PART_NAMES = {
+    ("kfac-sampled", "inputs"): "input moments, row bands",
+    ("kfac-sampled", "gradients"): "gradient moments",
+    ("kfoc-sampled", "gradients"): "gradients or Grams, iterations, joining",
+    ("diagonal-sampled", "gradients"): "gradients, squared and summed",
+}
+NEGLIGIBLE = 0.01
+"""Parts below this share of a pass are not shown one by one."""
+
+
 def _floor(lines: list[Line]) -> Table:
     rates, parts = _kind(lines, "rates"), _kind(lines, "part")
     if not rates or not parts:
         return Table("Where LeNet-5's time goes", (), [])
     flops, bandwidth = rates[0]["flops"], rates[0]["bytes"]
-    rows = []
+    passes: dict[str, list[Line]] = {}
     for part in parts:
-        examples, work = part["examples"], part["multiply_adds"]
-        arithmetic = examples * 2 * work / flops
-        traffic = examples * part["bytes"] / bandwidth
-        counted = bool(work or part["bytes"])
-        rows.append(
-            (
-                part["work"],
-                part["part"],
-                part["layer"],
-                f"{work:,}" if work else "",
-                f"{part['bytes']:,}" if part["bytes"] else "",
-                f"{max(arithmetic, traffic):.3f}" if counted else "",
-                f"{part['seconds']:.3f}",
-            )
+        passes.setdefault(part["work"], []).append(part)
+    (plain,), (network,) = passes.pop("plain epoch", [None]), passes.pop("every estimator", [None])
+    if plain is None or network is None:
+        return Table("Where LeNet-5's time goes", (), [])
+
+    def floor(part: Line) -> float:
+        return part["examples"] * max(2 * part["multiply_adds"] / flops, part["bytes"] / bandwidth)
+
+    def row(work: str, name: str, layer: str, group: list[Line]) -> tuple[str, ...]:
+        count, size, seconds = (sum(p[field] for p in group) for field in ("multiply_adds", "bytes", "seconds"))
+        least = sum(map(floor, group))
+        return (
+            work,
+            name,
+            layer,
+            f"{count:,}" if count else "",
+            f"{size:,}" if size else "",
+            f"{least:.3f}" if least else "",
+            f"{seconds:.3f}",
+            f"{seconds / plain['seconds']:.2f}",
         )
+
+    rows = [row(p["work"], p["part"], p["layer"], [p]) for p in (plain, network, *passes.pop("patches", []))]
+    for work, group in passes.items():
+        whole = sum(p["seconds"] for p in (network, *group))
+        places: dict[tuple[str, str], list[Line]] = {}
+        for part in group:
+            layer = "fc1–fc3" if part["layer"].startswith("fc") else part["layer"]
+            name: str = PART_NAMES.get((work, part["part"])) or part["part"]
+            places.setdefault((name, layer), []).append(part)
+        shown = {k: v for k, v in places.items() if sum(p["seconds"] for p in v) >= NEGLIGIBLE * whole}
+        rows += [row(work, name, layer, found) for (name, layer), found in shown.items()]
+        rows.append(row(work, "**all, with the network's pass**", "all", [network, *group]))
     title = f"Where LeNet-5's time goes ({flops / 1e9:.0f} Gflop/s in a product, {bandwidth / 1e9:.1f} GB/s in a copy)"
-    columns = ("pass", "part", "layer", "multiply-adds an image", "bytes an image", "floor, s", "measured, CPU s")
+    columns = (
+        "pass",
+        "part",
+        "layer",
+        "multiply-adds an image",
+        "bytes an image",
+        "floor, s",
+        "measured, CPU s",
+        "plain epochs",
+    )
     return Table(title, columns, rows, words=3)
 
 

@@ -72,6 +72,14 @@ class Kronecker(Matrix):
     def _factors(self) -> tuple[Tensor, Tensor]:
         return checks.cholesky(self.left, "Kronecker.left"), checks.cholesky(self.right, "Kronecker.right")
 
+    @property
+    def is_scaled_identity(self) -> bool:
+        """Whether both factors are multiples of the identity: the part of a precision that no data made."""
+        return all(
+            bool((x == x[..., :1, :1] * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)).all())
+            for x in (self.left, self.right)
+        )
+
     def joint(self, other: Kronecker) -> JointEigen:
         """`other` in the basis where this (positive definite) matrix is the identity: O(out³ + inp³), once.
 

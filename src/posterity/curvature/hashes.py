@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -47,8 +48,8 @@ class _Rows:
     """One input of a batch, a row for each example: rounded to float32, and what whole numbers lose by that."""
 
     shape: tuple[int, ...]
-    values: np.ndarray[Any, Any]
-    rest: np.ndarray[Any, Any] | None = None
+    values: npt.NDArray[np.generic]
+    rest: npt.NDArray[np.generic] | None = None
 
 
 def _batch_hashes(batch: Batch) -> Int[Tensor, " n"]:
@@ -93,7 +94,7 @@ def _rows(inputs: Any, batch: Batch) -> Iterator[_Rows]:
         yield _Rows(tuple(x.shape[1:]), _little_endian(values), rest)
 
 
-def _little_endian(x: Tensor) -> np.ndarray[Any, Any]:
+def _little_endian(x: Tensor) -> npt.NDArray[np.generic]:
     array = x.contiguous().numpy() + 0.0  # which makes one number of 0 and −0
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 

@@ -48,10 +48,10 @@ class _Pair(Accumulator):
         self.total: Kronecker | None = None
         self.rows: list[RowPair] = []
         self.waiting: list[Call] = []
-        self.unit: float | None = None
+        self.unit = 0.0
 
     def see_input(self, a: Tensor) -> None:
-        if self.unit is None:
+        if not self.unit:
             self.layer.input_moment(a.shape)  # refused by the layer where the factor would be too large
 
     def see_gradients(self, calls: list[Call], last: bool) -> None:
@@ -66,7 +66,9 @@ class _Pair(Accumulator):
                 Call(_joined([p[i].a for p in passes]), _joined([p[i].s for p in passes])) for i in range(per_pass)
             ]
             self.waiting = []
-        if self.unit is None and not self._measure(calls):
+        # The unit of gradients is the largest of the first that are not all zero: fourth powers must fit into float32.
+        self.unit = self.unit or max(float(c.s.abs().max()) for c in calls if c.s is not None)
+        if not self.unit:
             return
         calls = [Call(c.a, c.s / self.unit) for c in calls if c.s is not None]
         pair = nearest_to_batch(self.block, calls, self.choice.tol, self.choice.steps)
@@ -77,12 +79,6 @@ class _Pair(Accumulator):
             if sum(len(p.right) for p in self.rows) >= self.layer.inp // 2:
                 self._join()
 
-    def _measure(self, calls: list[Call]) -> bool:
-        """Choose the unit of gradients by the first that are not zero: their fourth powers must fit into float32."""
-        largest = max(float(c.s.abs().max()) for c in calls if c.s is not None)
-        self.unit = largest or None
-        return self.unit is not None
-
     def _join(self) -> None:
         self.total = joined(self.total, self.rows)
         self.rows = []
@@ -92,7 +88,7 @@ class _Pair(Accumulator):
             self._join()
         out, inp = self.block.shape
         total = self.total or Kronecker(torch.zeros(out, out).double(), torch.zeros(inp, inp).double())
-        scale = (self.unit or 0.0) ** 2
+        scale = self.unit**2
         lefts, rights = (
             workers.gather(evened(total.left.double()) * scale),
             workers.gather(evened(total.right.double())),

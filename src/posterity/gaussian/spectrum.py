@@ -83,29 +83,26 @@ def _estimated(matrix: Matrix) -> Spectrum:
 def _quadrature(
     product: Callable[[Tensor], Tensor], matrix: Matrix
 ) -> tuple[Float[Tensor, " nodes"], Float[Tensor, " nodes"]]:
-    generator = torch.Generator().manual_seed(0)
-    nodes, weights = [], []
-    for _ in range(PROBES):
-        start = torch.randn(matrix.shape, dtype=torch.float64, generator=generator).to(matrix.device)
-        basis, diagonal, beside = [start / start.norm()], [], []
-        for _ in range(min(STEPS, matrix.size)):
-            w = product(basis[-1])
-            diagonal.append((w * basis[-1]).sum())
-            # Against all earlier vectors, twice: plain Lanczos forgets them and finds eigenvalues again and again.
-            stack = torch.stack(basis).flatten(1)
-            w = w.flatten()
-            for _ in range(2):
-                w = w - stack.T @ (stack @ w)
-            beside.append(w.norm())
-            if not beside[-1] > 1e-12 * diagonal[0].abs():
-                break
-            basis.append((w / beside[-1]).unflatten(0, matrix.shape))
-        small = torch.diag(torch.stack(diagonal))
-        off = torch.stack(beside)[: len(diagonal) - 1]
-        values, vectors = torch.linalg.eigh(small + torch.diag(off, 1) + torch.diag(off, -1))
-        nodes.append(values)
-        weights.append(vectors[0].square() / PROBES)
-    return torch.cat(nodes), torch.cat(weights)
+    """Eigenvalues and weights of the tridiagonal matrices that Lanczos makes from a few random starts at once."""
+    generator, steps = torch.Generator().manual_seed(0), min(STEPS, matrix.size)
+    v = torch.randn(PROBES, matrix.size, dtype=torch.float64, generator=generator).to(matrix.device)
+    basis = v.new_zeros(PROBES, steps + 1, matrix.size)
+    basis[:, 0] = v / v.norm(dim=-1, keepdim=True)
+    small = v.new_zeros(PROBES, steps + 1, steps + 1)
+    for k in range(steps):
+        w = product(basis[:, k].unflatten(-1, matrix.shape)).flatten(-2)
+        small[:, k, k] = (w * basis[:, k]).sum(-1)
+        # Against all earlier vectors, twice: plain Lanczos forgets them and finds eigenvalues again and again.
+        earlier = basis[:, : k + 1]
+        for _ in range(2):
+            w = w - (earlier.mT @ (earlier @ w[..., None])).squeeze(-1)
+        rest = w.norm(dim=-1)
+        # A start that is used up goes on as zeros, which get no weight.
+        rest = torch.where(rest > 1e-12 * small[:, 0, 0].abs(), rest, 0.0)
+        basis[:, k + 1] = torch.where(rest[:, None] > 0, w / rest[:, None], 0.0)
+        small[:, k, k + 1] = small[:, k + 1, k] = rest
+    values, vectors = torch.linalg.eigh(small[:, :steps, :steps])
+    return values.flatten(), vectors[:, 0].square().flatten() / PROBES
 
 
 def _brief(values: Float[Tensor, " n"], weights: Float[Tensor, " n"], exact: bool) -> Spectrum:

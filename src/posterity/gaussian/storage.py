@@ -71,7 +71,10 @@ def save(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
     # In the same folder, for a file can be renamed into place only within one file system.
     draft = target.with_name(f".{KEY}-{secrets.token_hex(8)}.tmp")
     try:
+        draft.touch(exist_ok=False)
+        mode = draft.stat().st_mode
         safetensors.torch.save_file(tensors, draft, metadata={KEY: text})
+        draft.chmod(mode)  # safetensors makes files that only their owner may read
         with open(draft, "r+b") as file:
             _seal(file)
             file.flush()

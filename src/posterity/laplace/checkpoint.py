@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,26 +12,60 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from posterity.curvature.workers import Workers
 from posterity.errors import BadCheckpoint
 
 if TYPE_CHECKING:
     from posterity.laplace.train import Epoch
 
+KEYS = {"seed", "settings", "model", "optimiser", "generators", "torch", "cuda", "epochs", "best", "least", "stale"}
+
 
 class Checkpoint:
-    """Epochs so far, the best weights, and everything that the next epoch depends on."""
+    """Epochs so far, the best weights, and everything that the next epoch depends on.
 
-    def __init__(
-        self, path: str | Path | None, model: nn.Module, optimiser: torch.optim.Optimizer, generator: torch.Generator
-    ) -> None:
-        self.path = None if path is None else Path(path)
-        self.model, self.optimiser, self.generator = model, optimiser, generator
-        self.epochs: list[Any] = []
+    Of several workers the first writes and all read.
+    """
+
+    def __init__(self, path: str | Path | None, workers: Workers) -> None:
+        self.path, self.workers = None if path is None else Path(path), workers
+        self.epochs: list[Epoch] = []
         self.best, self.least, self.stale = 0, math.inf, 0
-        self.best_weights = self._weights()
+        self.found = self._read()
+        self.seed = 0
 
-    def _weights(self) -> dict[str, Tensor]:
-        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+    def take_seed(self, generator: torch.Generator | None) -> int:
+        """The run's own seed: drawn, or the one in the file, so that another process holds out the same examples."""
+        device = None if generator is None else generator.device
+        drawn = int(torch.randint(2**62, (), generator=generator, device=device))
+        self.seed = self.workers.first(drawn if self.found is None else int(self.found["seed"]))
+        return self.seed
+
+    def start(
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        generators: list[torch.Generator],
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Begin, or go on from the file if there is one. Tensors and numbers only: nothing in it is run."""
+        self.model, self.optimiser, self.generators, self.settings = model, optimiser, generators, dict(settings)
+        self.best_weights = self._weights()
+        if self.found is None:
+            return
+        theirs = self.found["settings"]
+        for name, value in self.settings.items():
+            if theirs.get(name) != value:
+                raise BadCheckpoint(
+                    f"{self.path} is not a checkpoint of this training: {name} was {theirs.get(name)} and is {value}. "
+                    "Remove it to start anew."
+                )
+        try:
+            self._resume(self.found)
+        except Exception as error:
+            self.model.load_state_dict(self.best_weights)
+            raise self._bad(error) from error
+        self.found = None
 
     def note(self, epoch: Epoch, watched: float) -> None:
         """One more epoch, judged by the loss that is watched."""
@@ -48,40 +83,64 @@ class Checkpoint:
         """Write all of it beside the old file and put it in its place: there is always a whole one."""
         if self.path is None:
             return
+        noise = torch.stack(self.workers.gather(torch.get_rng_state()))
+        if self.workers.rank:
+            return
         state = {
+            "seed": self.seed,
+            "settings": self.settings,
             "model": self._weights(),
             "optimiser": self.optimiser.state_dict(),
-            "generator": self.generator.get_state(),
-            "torch": torch.get_rng_state(),
+            "generators": [generator.get_state() for generator in self.generators],
+            "torch": noise,
+            "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
             "epochs": [asdict(epoch) for epoch in self.epochs],
             "best": self.best,
             "least": self.least,
             "stale": self.stale,
             "best_weights": self.best_weights,
         }
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        beside = self.path.with_name(f".{self.path.name}.part")
         with open(beside, "wb") as file:
             torch.save(state, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, self.path)
 
-    def resume(self) -> None:
-        """Go on from the file, if there is one. Tensors and numbers only: nothing in it is run."""
+    def _read(self) -> dict[str, Any] | None:
         if self.path is None or not self.path.exists():
-            return
+            return None
+        try:
+            state = torch.load(self.path, map_location="cpu", weights_only=True)
+            if missing := KEYS - set(state):
+                raise KeyError(", ".join(sorted(missing)))
+        except Exception as error:
+            raise self._bad(error) from error
+        return dict(state)
+
+    def _resume(self, state: dict[str, Any]) -> None:
         from posterity.laplace.train import Epoch
 
+        self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
+        self.best, self.least, self.stale = state["best"], state["least"], state["stale"]
+        self.best_weights, before = state["best_weights"], self.best_weights
         try:
-            state = torch.load(self.path, weights_only=True)
+            self.restore_best()  # which tells now whether they fit
             self.model.load_state_dict(state["model"])
-            self.optimiser.load_state_dict(state["optimiser"])
-            self.generator.set_state(state["generator"])
-            torch.set_rng_state(state["torch"])
-            self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
-            self.best, self.least, self.stale = state["best"], state["least"], state["stale"]
-            self.best_weights = state["best_weights"]
-        except Exception as error:
-            raise BadCheckpoint(
-                f"{self.path} is not a checkpoint of this training ({type(error).__name__}: {error}): remove it to start anew."
-            ) from error
+        except Exception:
+            self.best_weights = before
+            raise
+        self.optimiser.load_state_dict(state["optimiser"])
+        for generator, saved in zip(self.generators, state["generators"], strict=True):
+            generator.set_state(saved)
+        torch.set_rng_state(state["torch"][self.workers.rank])
+        if state["cuda"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(state["cuda"])
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def _bad(self, error: Exception) -> BadCheckpoint:
+        return BadCheckpoint(
+            f"{self.path} is not a checkpoint of this training ({type(error).__name__}: {error}): remove it to start anew."
+        )

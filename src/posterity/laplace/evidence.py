@@ -8,12 +8,21 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import DiagonalMatrix, JointEigen, Kronecker, Matrix, ScaledIdentity
+from posterity.algebra import (
+    DenseMatrix,
+    DiagonalMatrix,
+    JointEigen,
+    Kronecker,
+    KroneckerSum,
+    Matrix,
+    ScaledIdentity,
+    checks,
+)
 from posterity.curvature import Curvature
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
 from posterity.laplace.scales import Scales
-from posterity.laplace.update import _means
+from posterity.laplace.update import _means, _of
 
 
 def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
@@ -21,6 +30,7 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
 
     log det(βF + αP) − log det P = Σ ln(βE + α), tr P(βF + αP)⁻¹ = Σ 1/(βE + α), and so on.
     """
+    prior, curvature = _single(prior), _single(curvature)
     match prior, curvature:
         case Kronecker(), Kronecker():
             return prior.to(dtype=torch.float64).joint(curvature).values
@@ -32,10 +42,20 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
         case ((ScaledIdentity() | DiagonalMatrix()), DiagonalMatrix()):
             scale = prior.values if isinstance(prior, DiagonalMatrix) else prior.scale
             return curvature.values.double() / scale.double()
+        case (DenseMatrix(), _) | (_, DenseMatrix()):
+            factor = checks.cholesky(prior.dense(), "the prior's precision")
+            half = torch.linalg.solve_triangular(factor, curvature.dense().double(), upper=False)
+            white = torch.linalg.solve_triangular(factor, half.mT, upper=False)
+            return torch.linalg.eigvalsh((white + white.mT) / 2).clamp_min(0).unflatten(-1, prior.shape)
     raise NotExact(
         f"a prior of {type(prior).__name__} and a curvature of {type(curvature).__name__} share no eigenbasis: "
         "compress the prior, or estimate the curvature by KFOC() or KFAC()."
     )
+
+
+def _single(matrix: Matrix) -> Matrix:
+    """A sum of one term is that term."""
+    return matrix.terms[0] if isinstance(matrix, KroneckerSum) and len(matrix.terms) == 1 else matrix
 
 
 def log_evidence(
@@ -47,7 +67,7 @@ def log_evidence(
     total = -curvature.nll
     for name in prior.blocks:
         alpha, beta, _ = scales.of(name)
-        values = relative_spectrum(prior.precision[name], curvature[name])
+        values = relative_spectrum(prior.precision[name], _of(curvature, prior, name))
         shift = mean[name].double() - prior.mean[name].double()
         quadratic = float(prior.precision[name].quadratic(shift))
         total += 0.5 * (
@@ -61,7 +81,7 @@ def tune_strength(prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curv
     mean = _means(prior, model)
     spectra, quadratic = [], 0.0
     for name in prior.blocks:
-        spectra.append(relative_spectrum(prior.precision[name], curvature[name]).flatten())
+        spectra.append(relative_spectrum(prior.precision[name], _of(curvature, prior, name)).flatten())
         quadratic += float(prior.precision[name].quadratic(mean[name].double() - prior.mean[name].double()))
     values = torch.cat(spectra)
 

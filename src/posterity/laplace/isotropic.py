@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import scaled_identity
 from posterity.blocks import Block, Selection, find_blocks, read_blocks
-from posterity.errors import BlockMismatch
+from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Card, Gaussian
 
 log = logging.getLogger("posterity")
@@ -58,7 +58,10 @@ def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Ga
     names = {name for name, _ in model.named_modules()}
     head = _head(model)
     known_names = [name for name in prior.blocks if name in names or name.rpartition(".")[0] in names]
-    found = find_blocks(model, [*map(_literally, known_names), *([_literally(head)] if head else [])])
+    try:
+        found = find_blocks(model, [*map(_literally, known_names), *([_literally(head)] if head else [])])
+    except NoBlocks:
+        found = {}
     mean, precision = {}, {}
     for name, block in found.items():
         known = prior.precision[name].shape if name in prior.mean else None

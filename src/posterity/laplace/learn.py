@@ -10,11 +10,13 @@ import torch
 from torch import nn
 
 from posterity.curvature import KFOC, Categorical, Curvature, Data, Estimator, Likelihood, estimate
+from posterity.curvature.workers import Workers
 from posterity.gaussian import Gaussian
 from posterity.laplace.evidence import tune_strength
 from posterity.laplace.isotropic import fitted, isotropic
 from posterity.laplace.scales import Scales
-from posterity.laplace.train import History, split, train
+from posterity.laplace.source import split
+from posterity.laplace.train import History, train
 from posterity.laplace.update import update
 
 
@@ -52,13 +54,13 @@ def learn(
     """
     likelihood = likelihood or Categorical()
     prior = isotropic(model) if prior is None else fitted(prior, model, head_precision)
-    generator = generator or torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-    # One split for training and curvature alike: what was held out stays unseen.
-    part, held = split(data, validation, generator)
-    options: dict[str, Any] = {"batch_size": batch_size, "generator": generator, "progress": progress} | dict(
+    generator = _shared(generator)
+    options: dict[str, Any] = {"validation": validation, "batch_size": batch_size, "progress": progress} | dict(
         training or {}
     )
-    history = train(model, part, prior, likelihood, validation=held, **options)
+    history = train(model, data, prior, likelihood, generator=generator, **options)
+    # The split that was trained with: what was held out stays unseen.
+    part, _ = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
     curvature = estimate(
         model,
         part,
@@ -72,3 +74,10 @@ def learn(
     prior = prior if prior.is_compressed else prior.compress()
     scales = scales or tune_strength(prior, model, curvature)
     return Fit(model, prior, update(prior, model, curvature, scales), curvature, scales, history)
+
+
+def _shared(generator: torch.Generator | None) -> torch.Generator:
+    """One generator for all steps, the same for all workers."""
+    device = None if generator is None else generator.device
+    seed = int(torch.randint(2**62, (), generator=generator, device=device))
+    return torch.Generator().manual_seed(Workers.here().first(seed))

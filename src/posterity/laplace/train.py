@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Subset
 
 from posterity.bars import bar
 from posterity.blocks import find_blocks
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, check_data
+from posterity.curvature.likelihoods import IGNORED
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.isotropic import fitted
+from posterity.laplace.source import Source, split
 
 Objective = Callable[[Tensor, Tensor, int], Tensor]
 """(mean NLL, ½ quadratic of the prior, N) → what is minimised."""
@@ -46,6 +47,8 @@ class History:
 
     epochs: tuple[Epoch, ...]
     best: int
+    seed: int = 0
+    """Of the run: with it `split` gives the same two parts of the data again."""
 
     @property
     def final(self) -> Epoch:
@@ -89,59 +92,144 @@ def train(
     likelihood = likelihood or Categorical()
     check_data(data)
     workers = Workers.here()
-    seed = int(torch.randint(2**62, (), generator=generator))
-    shuffle = torch.Generator().manual_seed(int(workers.first(seed)))
+    state = Checkpoint(checkpoint, workers)
+    shuffle = torch.Generator().manual_seed(state.take_seed(generator))
     if device is not None:
         model.to(device)
-    where = next(model.parameters())
+    agree(model, workers)
+    where = next(model.parameters()).device
     training, held_out = split(data, validation, shuffle)
-    source = _Source(training, batch_size, shuffle)
-    held = None if held_out is None else _Source(held_out, 1024, None)
+    source = Source(training, batch_size, shuffle)
+    held = None if held_out is None else Source(held_out, 1024, None)
     pull = None if prior is None else Pull(fitted(prior, model, head_precision), model)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optim = optimiser(parameters) if optimiser else torch.optim.Adam(parameters, lr=lr)
-    state = Checkpoint(checkpoint, model, optim, shuffle)
-    state.resume()
-    mode = model.training
-    with bar() as bars:
-        bars.disable = not progress
-        task = bars.add_task("training", total=epochs, completed=len(state.epochs))
-        while len(state.epochs) < epochs and state.stale < stop_after:
+    goal = _Goal(model, parameters, likelihood, pull, objective, source, workers, clip)
+    settings = {
+        "the number of examples": source.count,
+        "the number held out": 0 if held is None else held.count,
+        "batch_size": batch_size,
+        "the likelihood": repr(likelihood),
+        "the prior": "none" if pull is None else pull.fingerprint(),
+        "the optimiser": f"{type(optim).__name__}, lr {optim.param_groups[0]['lr']:g}",
+        "clip": clip,
+        "halve_after": halve_after,
+        "stop_after": stop_after,
+    }
+    state.start(model, optim, [shuffle, *source.generators], settings)
+    modes = {module: module.training for module in model.modules()}
+    bars = bar()
+    bars.disable = not progress
+    try:
+        # In a network in training mode, layers put into evaluation mode (frozen statistics, say) stay so.
+        if not model.training:
             model.train()
-            sums = _Sums()
-            for index, batch in enumerate(source):
-                share = batch.part(workers.rank, workers.size).to(where.device)
-                optim.zero_grad(set_to_none=True)
-                outputs, targets = likelihood.check(share.outputs(model), share.targets)
-                # Parts of a batch add up to its mean, and the prior to itself, over all workers.
-                nll = likelihood.nll(outputs, targets) / batch.count
-                half = torch.zeros((), device=where.device) if pull is None else pull()
-                loss = objective(nll, half / workers.size, source.count)
-                value = loss.item()
-                if not math.isfinite(value):
-                    raise NotFinite(
-                        f"the loss of batch {index} in epoch {len(state.epochs)} is {value}: lower lr, or clip."
+        with bars:
+            task = bars.add_task("training", total=epochs, completed=len(state.epochs))
+            while len(state.epochs) < epochs and state.stale < stop_after:
+                sums = _Sums()
+                for batch in source.epoch(len(state.epochs)):
+                    goal.take(batch, where)
+                    optim.step(goal)
+                    sums.add(goal.count, *goal.seen[0])
+                if not sums.count:
+                    raise BadData(
+                        f"there was no batch in epoch {len(state.epochs)}: the data is used up after one reading. Give a "
+                        "DataLoader, a Dataset or a list."
                     )
-                loss.backward()
-                for p in parameters:
-                    if p.grad is not None:
-                        p.grad = workers.sum(p.grad)
-                if clip is not None:
-                    nn.utils.clip_grad_norm_(parameters, clip)
-                optim.step()
-                sums.add(batch.count, value, nll.item(), _right(outputs, targets))
-            held_nll, held_accuracy = (math.nan, math.nan) if held is None else evaluate(model, held, likelihood)
-            watched = sums.objective if held is None else held_nll
-            rate = optim.param_groups[0]["lr"]
-            state.note(Epoch(sums.objective, sums.nll, sums.accuracy, held_nll, held_accuracy, rate), watched)
-            if state.stale and state.stale % halve_after == 0:
-                for group in optim.param_groups:
-                    group["lr"] /= 2
-            state.save()
-            bars.update(task, completed=len(state.epochs), description=f"training  {_line(state.epochs[-1])}")
-    state.restore_best()
-    model.train(mode)
-    return History(tuple(state.epochs), state.best)
+                share_statistics(model, workers)
+                held_nll, held_accuracy = (math.nan, math.nan) if held is None else evaluate(model, held, likelihood)
+                watched = sums.objective if held is None else held_nll
+                if not math.isfinite(watched):
+                    raise NotFinite(
+                        f"the held-out loss after epoch {len(state.epochs)} is {watched}: look for bad inputs, or lower lr."
+                    )
+                rate = optim.param_groups[0]["lr"]
+                state.note(Epoch(sums.objective, sums.nll, sums.accuracy, held_nll, held_accuracy, rate), watched)
+                if state.stale and state.stale % halve_after == 0:
+                    for group in optim.param_groups:
+                        group["lr"] /= 2
+                state.save()
+                bars.update(task, completed=len(state.epochs), description=f"training  {_line(state.epochs[-1])}")
+        state.restore_best()
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return History(tuple(state.epochs), state.best, state.seed)
+
+
+class _Goal:
+    """The objective of a batch over all workers, with its gradient: what an optimiser calls, once or as often as it likes."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: list[nn.Parameter],
+        likelihood: Likelihood,
+        pull: Pull | None,
+        objective: Objective,
+        source: Source,
+        workers: Workers,
+        clip: float | None,
+    ) -> None:
+        self.model, self.parameters, self.likelihood, self.pull = model, parameters, likelihood, pull
+        self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
+
+    def take(self, batch: Batch, device: torch.device) -> None:
+        """The coming batch, of which this worker sees its part."""
+        if self.source.dealt:
+            self.count, self.batch = int(self.workers.total(batch.count)), batch.to(device)
+        else:
+            self.count, self.batch = batch.count, batch.part(self.workers.rank, self.workers.size).to(device)
+        self.seen: list[tuple[float, float, float]] = []
+        """(objective, mean NLL, accuracy) each time the optimiser asked: first of all before its step."""
+
+    def __call__(self) -> float:
+        for p in self.parameters:
+            p.grad = None
+        outputs, targets = self.likelihood.check(self.batch.outputs(self.model), self.batch.targets)
+        nll = self.likelihood.nll(outputs, targets) / self.count
+        half = torch.zeros_like(nll) if self.pull is None else self.pull()
+        right = _right(outputs, targets)
+        size = self.workers.size
+        if size > 1:
+            # Values of the whole batch, everywhere; gradients of this worker's part, which add up below.
+            both = torch.stack((nll.detach().double(), torch.as_tensor(right, device=nll.device).double()))
+            total = self.workers.sum(both)
+            nll, right = nll + (total[0].to(nll) - nll).detach(), float(total[1])
+            half = half / size + (half - half / size).detach()
+        loss = self.objective(nll, half, self.source.count)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise NotFinite(
+                f"the loss of batch {self.batch.index} in epoch {self.source.number} is {value}: lower lr, or clip."
+            )
+        loss.backward()
+        if size > 1:
+            for p in self.parameters:
+                if p.grad is not None:
+                    p.grad = self.workers.sum(p.grad)
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        self.seen.append((value, nll.item(), right / self.count))
+        return value
+
+
+@torch.no_grad()
+def agree(model: nn.Module, workers: Workers) -> None:
+    """The first worker's weights and statistics, on all."""
+    if workers.size > 1:
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.copy_(workers.gather(tensor.detach())[0])
+
+
+@torch.no_grad()
+def share_statistics(model: nn.Module, workers: Workers) -> None:
+    """Running statistics, each worker's from its own part, become their average."""
+    if workers.size > 1:
+        for tensor in model.buffers():
+            if tensor.is_floating_point():
+                tensor.copy_(workers.sum(tensor) / workers.size)
 
 
 class Pull:
@@ -163,79 +251,34 @@ class Pull:
             terms.append((shift * force).sum() - 0.5 * (shift.detach() * force).sum())
         return torch.stack(terms).sum()
 
+    def fingerprint(self) -> str:
+        """A few letters that tell one prior from another."""
+        found = hashlib.sha256()
+        for name, mean in self.prior.mean.items():
+            precision = self.prior.precision[name]
+            found.update(f"{name} {type(precision).__name__} {float(precision.trace()):.5g}".encode())
+            found.update(mean.float().cpu().numpy().tobytes())
+        return found.hexdigest()[:12]
+
 
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: Iterable[Batch], likelihood: Likelihood) -> tuple[float, float]:
     """Mean NLL and accuracy (NaN for regression) in evaluation mode."""
-    mode = model.training
-    model.eval()
+    modes = {module: module.training for module in model.modules()}
     sums = _Sums()
     device = next(model.parameters()).device
-    for batch in batches:
-        outputs, targets = likelihood.check(batch.to(device).outputs(model), batch.targets.to(device))
-        nll = float(likelihood.nll(outputs, targets)) / batch.count
-        sums.add(batch.count, nll, nll, _right(outputs, targets))
-    model.train(mode)
+    try:
+        model.eval()
+        for batch in batches:
+            outputs, targets = likelihood.check(batch.to(device).outputs(model), batch.targets.to(device))
+            nll = float(likelihood.nll(outputs, targets)) / batch.count
+            sums.add(batch.count, nll, nll, _right(outputs, targets) / batch.count)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    if not sums.count:
+        raise NoData("the validation data held no example.")
     return sums.nll, sums.accuracy
-
-
-def split(data: Data, validation: float | Data | None, generator: torch.Generator) -> tuple[Data, Data | None]:
-    """The data to train on and the data to watch."""
-    if not isinstance(validation, float | int):
-        return data, validation
-    if not 0 <= validation < 1:
-        raise ValueError(f"a validation share lies between 0 and 1, not {validation}")
-    indexed = data.dataset if isinstance(data, DataLoader) else data
-    pair = isinstance(indexed, (tuple, list)) and all(isinstance(x, Tensor) for x in indexed)
-    if not pair and not (isinstance(indexed, Dataset) and hasattr(indexed, "__len__")):
-        raise BadData(
-            "a share for validation can be taken from tensors and datasets with a length: pass validation data instead."
-        )
-    total = len(indexed[0]) if pair else len(indexed)  # type: ignore[index, arg-type]
-    held = round(total * validation)
-    if not held:
-        return data, None
-    if held == total:
-        raise NoData(f"a validation share of {validation} leaves none of {total} examples to train on.")
-    order = torch.randperm(total, generator=generator)
-    first, second = order[held:], order[:held]
-    if pair:
-        return tuple(x[first] for x in indexed), tuple(x[second] for x in indexed)  # type: ignore[union-attr]
-    parts = [Subset(indexed, part.tolist()) for part in (first, second)]  # type: ignore[arg-type]
-    if not isinstance(data, DataLoader):
-        return parts[0], parts[1]
-    rest: dict[str, Any] = {
-        "batch_size": data.batch_size,
-        "num_workers": data.num_workers,
-        "collate_fn": data.collate_fn,
-    }
-    return DataLoader(parts[0], shuffle=True, generator=generator, **rest), DataLoader(parts[1], **rest)
-
-
-class _Source:
-    """Batches of training data, in a new order every epoch where we are the ones to shuffle."""
-
-    def __init__(self, data: Data, batch_size: int, shuffle: torch.Generator | None) -> None:
-        self.data, self.batch_size, self.shuffle = data, batch_size, shuffle
-        self.pair = isinstance(data, (tuple, list)) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
-        if not self.pair and isinstance(data, Dataset):
-            self.data = DataLoader(data, batch_size=batch_size, shuffle=shuffle is not None, generator=shuffle)
-        if self.pair:
-            self.count = len(data[0])  # type: ignore[index]
-        elif isinstance(self.data, DataLoader):
-            self.count = len(self.data.dataset)  # type: ignore[arg-type]
-        else:
-            self.count = sum(batch.count for batch in self)
-
-    def __iter__(self) -> Iterator[Batch]:
-        if not self.pair:
-            yield from (Batch.of(raw, index) for index, raw in enumerate(self.data))  # type: ignore[arg-type]
-            return
-        x, y = self.data  # type: ignore[misc]
-        order = torch.arange(self.count) if self.shuffle is None else torch.randperm(self.count, generator=self.shuffle)
-        for start in range(0, self.count, self.batch_size):
-            index = order[start : start + self.batch_size]
-            yield Batch((x[index],), {}, y[index], start // self.batch_size)
 
 
 class _Sums:
@@ -262,10 +305,14 @@ class _Sums:
 
 
 def _right(outputs: Tensor, targets: Tensor) -> float:
-    """The share of right answers, where targets are classes."""
+    """How many examples are right, where targets are classes; of an example with many targets, the share of those that count."""
     if targets.is_floating_point():
         return math.nan
-    return float((outputs.argmax(-1) == targets).double().mean()) if targets.numel() else 0.0
+    counted = (targets != IGNORED).flatten(1) if targets.ndim > 1 else torch.ones_like(targets, dtype=torch.bool)
+    right = (outputs.argmax(-1) == targets).view_as(counted) & counted
+    if targets.ndim == 1:
+        return float(right.sum())
+    return float((right.sum(1) / counted.sum(1).clamp_min(1)).sum())
 
 
 def _line(epoch: Epoch) -> str:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Matrix
+from posterity.algebra import JointEigen, Kronecker, KroneckerSum, Matrix, nearest, relative_error
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import Curvature
-from posterity.errors import BlockMismatch
+from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Gaussian
 from posterity.laplace.scales import Scales
 from posterity.version import __version__
@@ -22,41 +22,70 @@ def update(
 ) -> Gaussian:
     """The Laplace posterior: mean at the model's weights, precision (β·curvature + α·prior)/τ, exactly.
 
-    `model` is the trained network, or its blocks' matrices. The sum of two Kronecker pairs stays a sum (nothing is
-    approximated, and `JointEigen` makes it cheap). A prior that is itself such a sum has to be one pair before a third term can
-    come: it is joined by `prior.compress()`, and the posterior's card tells the relative error of that.
+    `model` is the trained network, or its blocks' matrices. The sum of two terms stays a sum: nothing is approximated, and
+    `JointEigen` makes it cheap. Where a third term comes, two have to become one by `nearest`, and the posterior's card tells the
+    relative error of that: the two curvatures, where the prior is γ·identity plus a pair; else the prior's own two terms.
     """
     scales = scales or Scales()
-    if not prior.is_compressed:
-        prior = prior.compress()
     mean = _means(prior, model)
     precision: dict[str, Matrix] = {}
+    errors: dict[str, float | None] = {}
     for name in prior.blocks:
-        if name not in curvature.blocks:
-            raise BlockMismatch(
-                f'the prior has a block "{name}" and the curvature has not (it has {list(curvature.blocks)}): '
-                f'estimate it too, or drop the block with prior.without("{name}").'
-            )
         alpha, beta, temperature = scales.of(name)
-        old, new = prior.precision[name], curvature[name].to(dtype=torch.float64)
-        precision[name] = (
-            (old * (alpha / temperature) + new * (beta / temperature)) if beta else old * (alpha / temperature)
-        )
+        old, new = prior.precision[name], _of(curvature, prior, name).to(dtype=torch.float64)
+        old, new = old * (alpha / temperature), new * (beta / temperature)
+        precision[name], errors[name] = _two_terms(old, new) if beta else (old, None)
     card = replace(
         prior.card,
         count=prior.card.count + curvature.count,
         likelihood=repr(curvature.likelihood),
         estimator=repr(curvature.estimator),
+        compression=dict(prior.card.compression) | {name: e for name, e in errors.items() if e is not None},
         scales={name: scales.of(name) for name in prior.blocks},
         versions={"posterity": __version__, "torch": str(torch.__version__)},
     )
     return Gaussian(mean, precision, card)
 
 
+def _two_terms(old: Matrix, new: Matrix) -> tuple[Matrix, float | None]:
+    """old + new with at most two terms, and the relative error of joining if there was any."""
+    if isinstance(old, JointEigen):
+        pair = nearest(old)
+        return pair + new, float(relative_error(old, pair))
+    if not isinstance(old, KroneckerSum) or len(old.terms) < 2 or not isinstance(new, Kronecker):
+        return old + new, None
+    kept = [term for term in old.terms if term.is_scaled_identity]
+    pairs = [term for term in old.terms if not term.is_scaled_identity]
+    joined = KroneckerSum([*pairs, new] if kept else pairs)
+    pair = nearest(joined)
+    return KroneckerSum([*kept, pair] if kept else [pair, new]), float(relative_error(joined, pair))
+
+
 def _means(prior: Gaussian, model: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
     if isinstance(model, nn.Module):
-        matrices = read_blocks(model, find_blocks(model, lambda name, module: name in prior.mean))
+        try:
+            matrices = read_blocks(model, find_blocks(model, lambda name, module: name in prior.mean))
+        except NoBlocks as error:
+            raise BlockMismatch(
+                f"the network has none of the Gaussian's blocks {list(prior.blocks)}: {error}"
+            ) from error
     else:
         matrices = dict(model)
     prior._covers(matrices)
     return {name: matrices[name].detach() for name in prior.blocks}
+
+
+def _of(curvature: Curvature, prior: Gaussian, name: str) -> Matrix:
+    """A block's curvature, which must be there and fit the prior's."""
+    if name not in curvature.blocks:
+        raise BlockMismatch(
+            f'the prior has a block "{name}" and the curvature has not (it has {list(curvature.blocks)}): '
+            f'estimate it too, or drop the block with prior.without("{name}").'
+        )
+    (out, inp), (rows, columns) = prior.precision[name].shape, curvature[name].shape
+    if (out, inp) != (rows, columns):
+        raise BlockMismatch(
+            f'block "{name}" is {out}×{inp} in the prior and {rows}×{columns} in the curvature: estimate it on the network '
+            f'that the prior is for, or drop the block with prior.without("{name}").'
+        )
+    return curvature[name]

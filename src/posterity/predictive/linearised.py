@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call, Recorder, find_blocks, watched, write_blocks
 from posterity.blocks.base import CHUNK
-from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.curvature import Bernoulli, GaussianNoise, Likelihood
 from posterity.curvature.base import positions, rows
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotExact
@@ -47,8 +47,7 @@ def linearised(
     if link == "probit":
         spread = covariance.diagonal(dim1=-2, dim2=-1).reshape(shape).to(mean.dtype)
         moderated = mean / (1 + PROBIT * spread).sqrt()
-        closed = moderated.softmax(-1) if isinstance(likelihood, Categorical) else moderated.sigmoid()
-        assert isinstance(likelihood, Categorical | Bernoulli)
+        closed = moderated.sigmoid() if isinstance(likelihood, Bernoulli) else moderated.softmax(-1)
     return from_outputs(draws, likelihood, mean, keep, closed)
 
 
@@ -59,7 +58,7 @@ def output_moments(
     blocks = find_blocks(model, lambda name, module: name in gaussian.mean)
     like = next(model.parameters())
     weights = {name: p.detach() for name, p in model.named_parameters()} | {
-        n: b.detach() for n, b in model.named_buffers()
+        n: b.detach().clone() for n, b in model.named_buffers()
     }
     weights |= write_blocks(blocks, {name: mean.to(like) for name, mean in gaussian.mean.items()})
     jacobians = {name: _Jacobian(block, gaussian.precision[name]) for name, block in blocks.items()}
@@ -95,7 +94,7 @@ class _Jacobian:
 
     def covariance(self, n: int, outputs: int) -> Float[Tensor, "n outputs outputs"]:
         if not self.passes:
-            return torch.zeros(n, outputs, outputs, dtype=torch.float64)
+            return torch.zeros(n, outputs, outputs, dtype=torch.float64, device=self.precision.device)
         if positions(self.block, self.passes[0]) == 1 and self._has_frame:
             return self._by_rows()
         return self._by_gradients()

@@ -29,7 +29,9 @@ class Scores:
 
 def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Scores:
     """All measures of probabilities against labels."""
-    classes = probs.shape[-1]
+    classes, targets = probs.shape[-1], targets.long()
+    # An average of probabilities may exceed one by rounding, which torchmetrics would take for logits.
+    probs = probs.clamp(0, 1)
     right = probs.argmax(-1) == targets
     confidence = probs.max(-1).values
     one_hot = torch.nn.functional.one_hot(targets, classes).to(probs.dtype)
@@ -46,8 +48,8 @@ def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Score
 
 def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
     """How well an uncertainty (entropy, 1 − max p) tells foreign inputs from familiar ones: 0.5 is chance, 1 perfect."""
-    scores = torch.cat((inside, outside)).float()
-    foreign = torch.cat((torch.zeros(len(inside)), torch.ones(len(outside)))).long()
+    scores = torch.cat((inside, outside))
+    foreign = torch.cat((torch.zeros_like(inside), torch.ones_like(outside))).long()
     # Ranks instead of values: torchmetrics squashes scores outside [0, 1] by a sigmoid, which makes ties.
     ranks = torch.unique(scores, return_inverse=True)[1].double()
     return float(binary_auroc(ranks / ranks.max().clamp_min(1), foreign))

@@ -17,6 +17,7 @@ from posterity.predictive.prediction import Prediction
 from posterity.predictive.sampled import sampled
 
 
+@torch.inference_mode(False)
 @torch.no_grad()
 def predict(
     model: nn.Module,
@@ -27,7 +28,7 @@ def predict(
     samples: int = 100,
     method: Literal["sampled", "linearised"] = "sampled",
     link: Literal["probit", "sampled"] = "probit",
-    batch_size: int = 1000,
+    batch_size: int = 250,
     generator: torch.Generator | None = None,
     keep_draws: bool = False,
 ) -> Prediction:
@@ -35,10 +36,13 @@ def predict(
 
     "sampled": the average over draws of the weights. "linearised": the network made linear in its weights around the mean,
     which removes the underfitting that makes sampled predictives want cold temperatures; through the `link` by the probit
-    approximation, or by drawing outputs. The model is run in evaluation mode and comes out as it went in.
+    approximation, or by drawing outputs. Classes are the last dimension of the outputs. The model is run in evaluation mode
+    and comes out as it went in; `batch_size` inputs at a time, few enough for a processor's cache.
     """
     if samples < 1:
         raise ValueError(f"samples is at least 1, not {samples}")
+    if link not in ("probit", "sampled"):
+        raise ValueError(f'link is "probit" or "sampled", not "{link}"')
     inputs = _batches(x, batch_size, next(model.parameters()).device)
     modes = {module: module.training for module in model.modules()}
     try:

@@ -37,7 +37,7 @@ def sampled(
     blocks = find_blocks(model, lambda name, module: name in gaussian.mean)
     like = next(model.parameters())
     constants: dict[str, Tensor] = {n: p.detach() for n, p in model.named_parameters()}
-    constants |= {n: b.detach() for n, b in model.named_buffers()}
+    constants |= {n: b.detach().clone() for n, b in model.named_buffers()}
     chunk = max(1, min(samples, DRAWS_AT_ONCE // gaussian.size))
     outputs: list[list[Tensor]] = [[] for _ in inputs]
     for start in range(0, samples, chunk):

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import algebra, curvature, floor, report
-from benchmarks.measure import Case, Result, read, write
+from benchmarks.measure import Case, Result, keep_freed_memory, read, write
 
 PARTS = {
     "algebra": lambda quick: algebra.cases(quick=quick),
@@ -46,6 +46,7 @@ def main(
     if part != "report" and not any(chosen.values()):
         raise typer.BadParameter(f"nothing to measure has {only!r} in its name")
     torch.set_num_threads(1)
+    keep_freed_memory()
     # torch's profiler announces itself on the terminal otherwise.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     for name, cases in chosen.items():

@@ -42,7 +42,7 @@ def test_a_prior_is_shown_with_its_story_and_every_block(tmp_path):
         "kB",
         "KroneckerSum of 3",
         "0.333",
-        "1.2e-03",
+        "1.3e-03",
     ):
         assert part in result.output
     for name in every():

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import platform
 import resource
+import signal
 import statistics
 import sys
 import time
@@ -153,13 +154,13 @@ def compare(reference: Job, candidate: Job, *, repeats: int = 5) -> Timing:
     return Timing(tuple(r for r, _ in pairs), tuple(c for _, c in pairs))
 
 
-def measured(row: Row, setup: Callable[[], Jobs], *, repeats: int, timeout: float) -> Row:
+def measured(row: Row, setup: Callable[[], Jobs], *, repeats: int, cpu_limit: int) -> Row:
     """The row with its numbers filled in, or with the reason why there are none.
 
     A benchmark goes on when one library cannot do one work, or not within the limits: that too is a result.
     """
     try:
-        cost = in_own_process(setup, repeats=repeats, timeout=timeout)
+        cost = in_own_process(setup, repeats=repeats, cpu_limit=cpu_limit)
     except AbsentError as error:
         return replace(row, status="absent", detail=str(error))
     except (MemoryError, RuntimeError, TimeoutError) as error:
@@ -209,7 +210,7 @@ def in_own_process(
     repeats: int,
     threads: int = 1,
     memory_limit: int = 12 * 2**30,
-    timeout: float = 3600.0,
+    cpu_limit: int = 3600,
 ) -> Cost:
     """Measures a job beside its reference in a fresh process.
 
@@ -217,22 +218,22 @@ def in_own_process(
     nobody else's. `setup` is pickled: a `functools.partial` of a function at the top of a module will do, a closure
     will not.
 
-    Raises `MemoryError` if the process is killed, `TimeoutError` after `timeout` seconds, `AbsentError` for a library
+    Raises `MemoryError` if the process is killed, `TimeoutError` after `cpu_limit` seconds of CPU time, `AbsentError` for a library
     that is not there, and `RuntimeError` with the job's own message if it fails.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(setup, repeats, threads, memory_limit, sender))
+    process = context.Process(target=_answer, args=(setup, repeats, threads, memory_limit, cpu_limit, sender))
     process.start()
     sender.close()
     try:
-        if not receiver.poll(timeout):
-            raise TimeoutError(f"no result after {timeout:.0f} s")
         answer: Cost | Exception = receiver.recv()
         # A process that has answered is left to clean up after itself before it is ended.
         process.join(10.0)
     except EOFError:
         process.join()
+        if process.exitcode == -signal.SIGXCPU:
+            raise TimeoutError(f"no result after {cpu_limit} s of CPU time") from None
         raise MemoryError(f"the measuring process ended with code {process.exitcode}") from None
     finally:
         process.kill()
@@ -243,7 +244,11 @@ def in_own_process(
     return answer
 
 
-def _answer(setup: Callable[[], Jobs], repeats: int, threads: int, memory_limit: int, sender: Connection) -> None:
+def _answer(
+    setup: Callable[[], Jobs], repeats: int, threads: int, memory_limit: int, cpu_limit: int, sender: Connection
+) -> None:
+    # The kernel watches the limit: a busy machine makes nobody late, and a library that hangs is ended all the same.
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.RLIM_INFINITY))
     torch.set_num_threads(threads)
     keep_freed_memory()
     try:

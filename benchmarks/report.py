@@ -8,6 +8,7 @@ from typing import Any
 
 import rich.table
 
+from benchmarks.curvature import ORDER
 from benchmarks.measure import read
 
 Line = dict[str, Any]
@@ -121,6 +122,7 @@ def _joint(lines: list[Line]) -> Table:
 
 def _network(title: str, lines: list[Line]) -> Table:
     rows = []
+    lines = sorted(lines, key=lambda line: ORDER.index(line["work"]))
     for line in lines:
         own = line["name"] == "posterity"
         name = f"**{line['name']}**" if own else line["name"]

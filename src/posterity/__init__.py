@@ -25,6 +25,7 @@ from posterity.curvature import (
 from posterity.errors import PosterityError
 from posterity.gaussian import Card, Gaussian, load
 from posterity.laplace import Fit, History, Scales, isotropic, learn, log_evidence, train, tune_strength, update
+from posterity.pacbayes import Tuned, tune
 from posterity.predictive import Prediction, Scores, ood_auroc, predict, reliability, score, selective_accuracy
 from posterity.version import __version__
 
@@ -49,6 +50,7 @@ __all__ = [
     "Sampled",
     "Scales",
     "Scores",
+    "Tuned",
     "__version__",
     "estimate",
     "isotropic",
@@ -61,6 +63,7 @@ __all__ = [
     "score",
     "selective_accuracy",
     "train",
+    "tune",
     "tune_strength",
     "update",
 ]

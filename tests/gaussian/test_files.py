@@ -192,3 +192,11 @@ def test_kill_9_at_any_moment_of_a_save_leaves_the_old_file_or_the_new_one(tmp_p
     assert found[:5] == ["old", "old", "old", "new", "new"]
     assert len(found) == 5 + 12
     assert set(found[5:]) <= {"old", "new"}
+
+
+@pytest.mark.parametrize("structure", ["joint eigen", "orthogonal eigen"])
+def test_a_basis_that_was_rounded_to_single_precision_once_is_stored(structure, tmp_path):
+    """As EKFAC's are: float32 eigenvectors, combined with a prior in float64."""
+    a = one(structure, 2, 20, 30).to(dtype=torch.float32).to(dtype=torch.float64)
+    a.save(tmp_path / "a")
+    assert same(a, pt.load(tmp_path / "a"))

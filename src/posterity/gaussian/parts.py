@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import torch
@@ -122,18 +123,24 @@ def _consistent(basis: Basis, side: str) -> None:
     """
     matrix, inverse = basis.matrix.double(), basis.inverse.double()
     n = matrix.shape[-1]
-    coarsest = max(torch.finfo(x.dtype).eps for x in (basis.matrix, basis.inverse, basis.logabsdet))
+    # An inverse amplifies the rounding of its matrix by the condition number, of which this is an upper bound.
     condition = float(torch.linalg.matrix_norm(matrix) * torch.linalg.matrix_norm(inverse))
-    allowed = 10 * max(100, n) * coarsest * condition
+    rounding = 30 * max(_rounded_to(x) for x in (basis.matrix, basis.inverse, basis.logabsdet))
     # A few directions that nobody can foresee find any difference, at n² instead of n³.
     entropy = torch.Generator()
     entropy.seed()
     probes = torch.randn(n, 4, dtype=torch.float64, generator=entropy)
     off = float((matrix @ (inverse @ probes) - probes).abs().max())
-    if off > allowed:
+    if not off <= rounding * (math.sqrt(n) if basis.is_orthogonal else condition):
         raise DamagedFile(f"the {side} basis times its inverse misses the identity by {off:.1e}.")
     if basis.is_orthogonal:
         return
     found, true = float(basis.logabsdet), float(torch.linalg.slogdet(matrix).logabsdet)
-    if not abs(found - true) <= n * allowed:
+    if not abs(found - true) <= rounding * (condition + abs(true)):
         raise DamagedFile(f"the {side} basis has log |det| {true:.6g}, and {found:.6g} is written for it.")
+
+
+def _rounded_to(x: Tensor) -> float:
+    """How coarsely the entries are rounded: those that were in float32 once stay so in float64."""
+    once_single = x.dtype == torch.float64 and torch.equal(x.float().double(), x)
+    return torch.finfo(torch.float32 if once_single else x.dtype).eps

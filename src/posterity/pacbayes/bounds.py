@@ -1,0 +1,110 @@
+"""PAC-Bayes bounds on a risk in [0, 1]: pure functions of numbers, in float64.
+
+All hold with probability at least 1 − delta over n examples the prior has not seen, for the *Gibbs* risk (the mean
+error of single draws). `kl` is KL(posterior ‖ prior) in nats.
+"""
+
+from __future__ import annotations
+
+import math
+
+from posterity.laplace.evidence import minimise
+
+
+def binary_kl(q: float, p: float) -> float:
+    """kl(q‖p) between two coins, in nats; infinite where p excludes what q allows."""
+    _probability(q, "q")
+    _probability(p, "p")
+    return _term(q, p) + _term(1 - q, 1 - p)
+
+
+def _term(a: float, b: float) -> float:
+    if a == 0:
+        return 0.0
+    return math.inf if b == 0 else a * math.log(a / b)
+
+
+def klinv(q: float, c: float) -> float:
+    """sup{p ≥ q : kl(q‖p) ≤ c}, from above: bisection that returns the upper end, so rounding never makes a bound too small."""
+    _probability(q, "q")
+    if not c >= 0:
+        raise ValueError(f"a divergence is non-negative, not {c}")
+    if q == 1 or c == math.inf:
+        return 1.0
+    low, high = q, 1.0
+    # Halving a double can go on for about a thousand steps near zero; each is a few operations.
+    while True:
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            return high
+        if binary_kl(q, middle) > c:
+            high = middle
+        else:
+            low = middle
+
+
+def maurer(risk: float, kl: float, n: int, delta: float) -> float:
+    """Maurer's and Seeger's bound: klinv(risk, (KL + ln(2√n/δ))/n). The tightest of these, and what certificates use."""
+    return klinv(risk, _cost(kl, n, delta))
+
+
+def mcallester(risk: float, kl: float, n: int, delta: float) -> float:
+    """risk + √((KL + ln(2√n/δ))/2n). May exceed one; the paper reports it so."""
+    _probability(risk, "risk", most=math.inf)
+    return risk + math.sqrt(_cost(kl, n, delta) / 2)
+
+
+def quadratic(risk: float, kl: float, n: int, delta: float) -> float:
+    """(√(risk + x) + √x)² with x = (KL + ln(2√n/δ))/2n: between McAllester's and Maurer's for small risks."""
+    _probability(risk, "risk", most=math.inf)
+    x = _cost(kl, n, delta) / 2
+    return (math.sqrt(risk + x) + math.sqrt(x)) ** 2
+
+
+def lambda_bound(risk: float, kl: float, n: int, delta: float) -> float:
+    """inf over λ in (0, 2) of risk/(1 − λ/2) + (KL + ln(2√n/δ))/(nλ(1 − λ/2)), in closed form (Thiemann et al. 2017)."""
+    _probability(risk, "risk", most=math.inf)
+    x = _cost(kl, n, delta)
+    if x == math.inf:
+        return math.inf
+    lam = 2 / (math.sqrt(2 * risk / x + 1) + 1)
+    return risk / (1 - lam / 2) + x / (lam * (1 - lam / 2))
+
+
+def catoni(risk: float, kl: float, n: int, delta: float, c: float) -> float:
+    """(1 − exp(−c·risk − (KL + ln(1/δ))/n)) / (1 − e^−c), for a c chosen before the data was seen."""
+    _probability(risk, "risk", most=math.inf)
+    _sizes(kl, n, delta)
+    if not c > 0:
+        raise ValueError(f"c is positive, not {c}")
+    return -math.expm1(-c * risk - (kl - math.log(delta)) / n) / -math.expm1(-c)
+
+
+def catoni_best(risk: float, kl: float, n: int, delta: float) -> tuple[float, float]:
+    """The least Catoni value over c, and its c.
+
+    The paper's figure: an *estimate* of a bound, since c is chosen after the fact without a union bound.
+    As a function of the risk it equals klinv(risk, (KL + ln(1/δ))/n) for risks up to one.
+    """
+    log_c = minimise(lambda t: catoni(risk, kl, n, delta, math.exp(t)), -20.0, 8.0)
+    c = math.exp(log_c)
+    return catoni(risk, kl, n, delta, c), c
+
+
+def _cost(kl: float, n: int, delta: float) -> float:
+    _sizes(kl, n, delta)
+    return (kl + math.log(2 * math.sqrt(n) / delta)) / n
+
+
+def _sizes(kl: float, n: int, delta: float) -> None:
+    if not kl >= 0:
+        raise ValueError(f"a KL divergence is non-negative, not {kl}")
+    if n < 1:
+        raise ValueError(f"a bound needs at least one example, not {n}")
+    if not 0 < delta < 1:
+        raise ValueError(f"delta lies between 0 and 1, not {delta}")
+
+
+def _probability(x: float, name: str, most: float = 1.0) -> None:
+    if not 0 <= x <= most:
+        raise ValueError(f"{name} lies between 0 and {most:g}, not {x}")

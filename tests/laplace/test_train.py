@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, SubsetRandomS
 from training_worker import network, task
 
 import posterity as pt
+from posterity.algebra import Kronecker
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace.source import Source, split
@@ -29,17 +30,15 @@ def strong_prior(model: nn.Module) -> Gaussian:
     isotropic = pt.isotropic(model, 1.0)
     a, b = (torch.randn(n, n + 1, generator=generator, dtype=torch.float64) for n in (3, 5))
     mean = torch.randn(3, 5, generator=generator, dtype=torch.float64)
-    pair = pt.isotropic(model).precision[""]
-    del pair
-    from posterity.algebra import Kronecker
-
     return Gaussian({"": mean}, {"": Kronecker(4 * a @ a.T, b @ b.T / 5)}, isotropic.card)
 
 
 def by_lbfgs(prior: Gaussian, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The minimiser of summed NLL + ½ quadratic, written out."""
     w = torch.zeros(3, 5, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.LBFGS([w], max_iter=500, tolerance_grad=1e-13, tolerance_change=0, line_search_fn="strong_wolfe")
+    optimiser = torch.optim.LBFGS(
+        [w], max_iter=500, tolerance_grad=1e-13, tolerance_change=0, line_search_fn="strong_wolfe"
+    )
     precision = prior.precision[""].dense()
 
     def closure() -> torch.Tensor:
@@ -61,7 +60,15 @@ def test_full_batches_reach_the_minimiser_of_summed_nll_plus_half_the_quadratic(
     model, (x, y) = logistic(), task()
     prior = strong_prior(model)
     lbfgs = {"max_iter": 300, "tolerance_grad": 1e-12, "tolerance_change": 0, "line_search_fn": "strong_wolfe"}
-    pt.train(model, (x, y), prior, validation=None, epochs=3, optimiser=lambda p: torch.optim.LBFGS(p, **lbfgs), progress=False)
+    pt.train(
+        model,
+        (x, y),
+        prior,
+        validation=None,
+        epochs=3,
+        optimiser=lambda p: torch.optim.LBFGS(p, **lbfgs),
+        progress=False,
+    )
     assert (matrix(model) - by_lbfgs(prior, x, y)).abs().max() < 1e-6
 
 
@@ -82,39 +89,26 @@ def test_the_prior_counts_once_whatever_the_batch_size(batch_size):
             seen.append(torch.cat([p.grad.flatten() for group in self.param_groups for p in group["params"]]))
 
     pt.train(
-        model, (x, y), prior, validation=None, epochs=1, batch_size=batch_size, optimiser=lambda p: Listening(p, 0.1), progress=False
+        model,
+        (x, y),
+        prior,
+        validation=None,
+        epochs=1,
+        batch_size=batch_size,
+        optimiser=lambda p: Listening(p, 0.1),
+        progress=False,
     )
     assert len(seen) == 50 // batch_size
     pull = prior.precision[""].matmul(best - prior.mean[""]).norm() / len(x)
     assert torch.stack(seen).mean(0).norm() < 1e-8 < 1e-3 < pull
 
 
-@pytest.mark.parametrize("batch_size", [5, 50])
-def test_small_steps_end_at_the_minimiser_for_every_batch_size(batch_size):
-    model, (x, y) = logistic(), task()
-    prior = strong_prior(model)
-    pt.train(
-        model,
-        (x, y),
-        prior,
-        validation=None,
-        epochs=200,
-        stop_after=200,
-        halve_after=5,
-        batch_size=batch_size,
-        lr=0.05,
-        generator=torch.Generator().manual_seed(0),
-        progress=False,
-    )
-    best = by_lbfgs(prior, x, y)
-    too_strong = by_lbfgs(Gaussian(prior.mean, {"": prior.precision[""] * 5.0}), x, y)
-    assert (matrix(model) - best).abs().max() < 0.02 < (too_strong - best).abs().max() / 3
-
-
 def test_no_prior_means_maximum_likelihood():
     model, (x, y) = logistic(), task(200)
     lbfgs = {"max_iter": 300, "tolerance_grad": 1e-12, "tolerance_change": 0, "line_search_fn": "strong_wolfe"}
-    pt.train(model, (x, y), validation=None, epochs=3, optimiser=lambda p: torch.optim.LBFGS(p, **lbfgs), progress=False)
+    pt.train(
+        model, (x, y), validation=None, epochs=3, optimiser=lambda p: torch.optim.LBFGS(p, **lbfgs), progress=False
+    )
     loss = F.cross_entropy(model(x), y)
     assert max(g.abs().max() for g in torch.autograd.grad(loss, list(model.parameters()))) < 1e-9
 
@@ -184,7 +178,7 @@ def test_a_run_that_overfits_ends_with_the_weights_that_did_not():
     last, best = history.epochs[-1], history.final
     assert last.nll < 0.2 < best.nll
     assert best.validation_nll < last.validation_nll - 0.5
-    assert float(F.cross_entropy(model.eval()(held[0]), held[1])) == pytest.approx(best.validation_nll, rel=1e-9)
+    assert F.cross_entropy(model.eval()(held[0]), held[1]).item() == pytest.approx(best.validation_nll, rel=1e-9)
 
 
 def test_without_validation_the_objective_is_watched():
@@ -198,7 +192,13 @@ def test_without_validation_the_objective_is_watched():
 def test_any_optimiser_serves(optimiser):
     model, data = logistic(), task()
     history = pt.train(
-        model, data, pt.isotropic(model), epochs=10, batch_size=50, optimiser=lambda p: optimiser(p, lr=0.05), progress=False
+        model,
+        data,
+        pt.isotropic(model),
+        epochs=10,
+        batch_size=50,
+        optimiser=lambda p: optimiser(p, lr=0.05),
+        progress=False,
     )
     assert history.final.objective < history.epochs[0].objective
     assert history.final.lr == 0.05
@@ -214,7 +214,9 @@ def test_gradients_are_clipped():
                 both = [p.grad for p in self.param_groups[0]["params"]]
                 seen.append(float(torch.cat([g.flatten() for g in both]).norm()))
 
-        pt.train(logistic(), task(), epochs=1, batch_size=9, clip=clip, optimiser=lambda p: Listening(p, 0.1), progress=False)  # noqa: B023
+        pt.train(
+            logistic(), task(), epochs=1, batch_size=9, clip=clip, optimiser=lambda p: Listening(p, 0.1), progress=False
+        )  # noqa: B023
     assert min(norms[None]) > 0.02
     assert max(norms[0.01]) < 0.01 + 1e-6
 
@@ -267,13 +269,20 @@ def test_every_form_of_data_is_the_same_data(form):
     x, y = task()
     model = TakesNames()
     history = pt.train(
-        model, FORMS[form](x, y), pt.isotropic(model, 2.0), validation=None, epochs=1, batch_size=50, lr=0, progress=False
+        model,
+        FORMS[form](x, y),
+        pt.isotropic(model, 2.0),
+        validation=None,
+        epochs=1,
+        batch_size=50,
+        lr=0,
+        progress=False,
     )
     expected = F.cross_entropy(model(x), y)
     epoch = history.final
-    assert epoch.nll == pytest.approx(float(expected), rel=1e-12)
+    assert epoch.nll == pytest.approx(expected.item(), rel=1e-12)
     half = sum(p.square().sum() for p in model.parameters())
-    assert epoch.objective == pytest.approx(float(expected + half / 50), rel=1e-12)
+    assert epoch.objective == pytest.approx((expected + half / 50).item(), rel=1e-12)
     assert epoch.accuracy == pytest.approx(float((model(x).argmax(-1) == y).double().mean()))
 
 
@@ -327,9 +336,17 @@ def test_a_regression_trains_and_has_no_accuracy():
     x, _ = task()
     y = x[:, :1] * 2 - 1
     model = nn.Linear(4, 1).double()
-    history = pt.train(model, (x, y), None, pt.GaussianNoise(100.0), epochs=150, lr=0.1, batch_size=50, progress=False)
+    history = pt.train(
+        model,
+        (x, y),
+        None,
+        pt.GaussianNoise(100.0),
+        epochs=5,
+        optimiser=lambda p: torch.optim.LBFGS(p, lr=1),
+        progress=False,
+    )
     assert math.isnan(history.final.accuracy)
-    assert (model.weight - torch.tensor([[2.0, 0, 0, 0]])).abs().max() < 0.05
+    assert (model.weight - torch.tensor([[2.0, 0, 0, 0]])).abs().max() < 1e-3
 
 
 def test_tokens_that_do_not_count_are_not_wrong_answers():
@@ -400,7 +417,9 @@ def test_a_loss_that_is_no_number_is_named_with_its_place():
 def test_one_generator_one_result_to_the_bit():
     def run(seed: int) -> tuple[nn.Module, pt.History]:
         model = network(norm=True)
-        return model, pt.train(model, task(), epochs=3, batch_size=7, generator=torch.Generator().manual_seed(seed), progress=False)
+        return model, pt.train(
+            model, task(), epochs=3, batch_size=7, generator=torch.Generator().manual_seed(seed), progress=False
+        )
 
     (a, first), (b, again), (c, other) = run(0), run(0), run(1)
     assert first == again
@@ -414,10 +433,10 @@ def test_an_objective_of_ones_own_sees_mean_nll_half_the_quadratic_and_n():
     prior, seen = strong_prior(model), []
 
     def objective(nll: torch.Tensor, half: torch.Tensor, count: int) -> torch.Tensor:
-        seen.append((float(nll), float(half), count))
+        seen.append((nll.item(), half.item(), count))
         return nll
 
-    expected = (float(F.cross_entropy(model(x), y)), 0.5 * float(prior.quadratic({"": matrix(model)})), 50)
+    expected = (F.cross_entropy(model(x), y).item(), 0.5 * float(prior.quadratic({"": matrix(model)})), 50)
     pt.train(model, (x, y), prior, validation=None, objective=objective, epochs=1, progress=False)
     assert seen == [pytest.approx(expected, rel=1e-10)]
 

@@ -59,9 +59,9 @@ class Basis:
         return cls(factor @ vectors, vectors.mT @ inverse, logabsdet), values.clamp_min(0)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Basis:
-        matrix, inverse, logabsdet = (
-            x.to(device=device, dtype=dtype) for x in (self.matrix, self.inverse, self.logabsdet)
-        )
+        matrix, inverse = (x.to(device=device, dtype=dtype) for x in (self.matrix, self.inverse))
+        # A log det multiplies it by hundreds of columns: its rounding would show in a KL divergence.
+        logabsdet = self.logabsdet.to(device=device, dtype=torch.float64)
         return Basis(matrix, inverse, logabsdet, self.is_orthogonal)
 
 

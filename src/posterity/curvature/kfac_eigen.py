@@ -70,5 +70,5 @@ class _Rotated(Accumulator):
         self.averages = None
 
     def result(self, workers: Workers) -> Matrix:
-        left, right, values = (x.to(self.dtype) for x in (self.left, self.right, workers.sum(self.values)))
-        return JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values)
+        # In float64 whatever the network: rounded eigenvectors would no longer be orthogonal.
+        return JointEigen(Basis.orthogonal(self.left), Basis.orthogonal(self.right), workers.sum(self.values))

@@ -32,7 +32,13 @@ class Gaussian:
         if self.mean.keys() != self.precision.keys():
             odd = sorted(self.mean.keys() ^ self.precision.keys())
             raise BlockMismatch(f"blocks {odd} have a mean or a precision, and not both.")
+        if not self.mean:
+            raise BlockMismatch("a Gaussian over no blocks says nothing: give it at least one.")
         for name, mean in self.mean.items():
+            if self.precision[name].batch:
+                raise BlockMismatch(
+                    f'block "{name}" has a batch of {tuple(self.precision[name].batch)} precisions: one is needed.'
+                )
             if tuple(mean.shape) != self.precision[name].shape:
                 out, inp = self.precision[name].shape
                 raise BlockMismatch(

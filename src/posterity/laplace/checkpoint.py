@@ -60,10 +60,11 @@ class Checkpoint:
                     f"{self.path} is not a checkpoint of this training: {name} was {theirs.get(name)} and is {value}. "
                     "Remove it to start anew."
                 )
+        before = self.best_weights
         try:
             self._resume(self.found)
         except Exception as error:
-            self.model.load_state_dict(self.best_weights)
+            self.model.load_state_dict(before)
             raise self._bad(error) from error
         self.found = None
 
@@ -123,13 +124,9 @@ class Checkpoint:
 
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.best, self.least, self.stale = state["best"], state["least"], state["stale"]
-        self.best_weights, before = state["best_weights"], self.best_weights
-        try:
-            self.restore_best()  # which tells now whether they fit
-            self.model.load_state_dict(state["model"])
-        except Exception:
-            self.best_weights = before
-            raise
+        self.best_weights = state["best_weights"]
+        self.restore_best()  # which tells now whether they fit
+        self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         for generator, saved in zip(self.generators, state["generators"], strict=True):
             generator.set_state(saved)
@@ -141,6 +138,7 @@ class Checkpoint:
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def _bad(self, error: Exception) -> BadCheckpoint:
+        reason = next(iter(str(error).splitlines()), "").rstrip(".:")
         return BadCheckpoint(
-            f"{self.path} is not a checkpoint of this training ({type(error).__name__}: {error}): remove it to start anew."
+            f"{self.path} is not a checkpoint of this training ({type(error).__name__}: {reason}): remove it to start anew."
         )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from posterity.curvature import KFOC, Categorical, Curvature, Data, Estimator, Likelihood, estimate
+from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.curvature.workers import Workers
-from posterity.gaussian import Gaussian
+from posterity.gaussian import Card, Gaussian
 from posterity.laplace.evidence import tune_strength
 from posterity.laplace.isotropic import fitted, isotropic
 from posterity.laplace.scales import Scales
@@ -73,7 +74,17 @@ def learn(
     )
     prior = prior if prior.is_compressed else prior.compress()
     scales = scales or tune_strength(prior, model, curvature)
-    return Fit(model, prior, update(prior, model, curvature, scales), curvature, scales, history)
+    posterior = update(prior, model, curvature, scales)
+    return Fit(
+        model, prior, replace(posterior, card=_signed(posterior.card, part, history)), curvature, scales, history
+    )
+
+
+def _signed(card: Card, data: Data, history: History) -> Card:
+    """The card with the data it now has seen, so that a certificate can refuse to use it again."""
+    fresh = example_hashes(data)
+    hashes = fresh if card.hashes is None else torch.cat((card.hashes, fresh)).sort().values
+    return replace(card, hashes=hashes, source=data_fingerprint(hashes), seed=history.seed)
 
 
 def _shared(generator: torch.Generator | None) -> torch.Generator:

@@ -17,7 +17,7 @@ from matrices import pair
 import posterity as pt
 from posterity import Card, Gaussian
 from posterity.algebra import Basis, DiagonalMatrix, JointEigen, Kronecker, ScaledIdentity
-from posterity.errors import BadPriorFile, MissingFile, NotStorable, PosterityError
+from posterity.errors import BadPriorFile, BlockMismatch, MissingFile, NotStorable, PosterityError
 
 every_structure = pytest.mark.parametrize("structure", EVERY)
 
@@ -86,9 +86,9 @@ def test_other_memory_layouts_and_shared_memory_are_stored(tmp_path):
     assert same(a, pt.load(tmp_path / "a"))
 
 
-def test_a_gaussian_without_blocks_is_a_file_too(tmp_path):
-    Gaussian({}, {}).save(tmp_path / "a")
-    assert pt.load(tmp_path / "a").blocks == ()
+def test_a_gaussian_without_blocks_cannot_be():
+    with pytest.raises(BlockMismatch, match="at least one"):
+        Gaussian({}, {})
 
 
 def test_saving_twice_writes_the_same_bytes_and_leaves_nothing_else(tmp_path):
@@ -150,10 +150,10 @@ def test_what_could_not_be_loaded_is_not_saved_and_the_old_file_stays(tmp_path):
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_a_batch_of_precisions_and_an_unknown_structure_are_refused_by_name(tmp_path):
+def test_a_batch_of_precisions_is_refused_by_name():
     batch = EVERY["kronecker"](2, 3, 0, (4,))
-    with pytest.raises(NotStorable, match='block "b": the precision is a batch of 4'):
-        Gaussian({"b": torch.zeros(2, 3)}, {"b": batch}).save(tmp_path / "a")
+    with pytest.raises(BlockMismatch, match='block "b" has a batch of'):
+        Gaussian({"b": torch.zeros(2, 3)}, {"b": batch})
 
 
 def test_a_folder_that_is_not_there_is_pythons_own_error(tmp_path):

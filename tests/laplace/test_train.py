@@ -216,7 +216,7 @@ def test_gradients_are_clipped():
 
         pt.train(
             logistic(), task(), epochs=1, batch_size=9, clip=clip, optimiser=lambda p: Listening(p, 0.1), progress=False
-        )  # noqa: B023
+        )
     assert min(norms[None]) > 0.02
     assert max(norms[0.01]) < 0.01 + 1e-6
 

@@ -7,6 +7,7 @@ import torch
 from curvature_cases import case, data
 from linear_gaussian import regression
 from test_linearised import PRECISIONS, gaussian
+from torch import nn
 
 import posterity as pt
 from posterity.blocks import find_blocks, run_with, write_blocks
@@ -86,8 +87,7 @@ def test_blocks_without_a_gaussian_stay_as_they_are():
 
 
 def test_a_single_precision_network_takes_a_posterior_in_double():
-    model = case("mlp").model.__class__(*[type(m)(*a) for m, a in []])  # an empty Sequential
-    model.extend([torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)])
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
     x, y = (t.float() if t.is_floating_point() else t for t in data("mlp"))
     posterior = pt.update(pt.isotropic(model), model, pt.estimate(model, (x, y), progress=False))
     for method in ("sampled", "linearised"):

@@ -29,8 +29,13 @@ $(VENV)/.bench: $(VENV)/.ready benchmarks/peers.txt
 	@$(PIP) --no-deps --requirement benchmarks/peers.txt
 	@touch $@
 
-demo: $(VENV)/.ready
-	$(BIN)/posterity study run kronecker
+$(VENV)/.demo: $(VENV)/.ready
+	@echo "setting up the demo's images (once)"
+	@$(PIP) --editable '.[dev,demo]'
+	@touch $@
+
+demo: $(VENV)/.demo
+	$(BIN)/posterity demo
 
 check: $(VENV)/.ready
 	$(BIN)/ruff format --check .

@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 
 from posterity import studies
 from posterity.cli.progress import watching
-from posterity.studies import Preset, Record, Study
+from posterity.studies import Preset, Record, Study, Table
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce what the paper claims, and see where we differ.")
 
@@ -71,13 +71,18 @@ def _show(console: Console, study: Study, preset: Preset, records: Sequence[Reco
     console.print(f"[bold]{study.id}[/bold]: {study.claim}")
     console.print(f"Preset {preset}, {len(records)} of {total} cells.\n", highlight=False)
     for table in study.tables(records):
-        rich = RichTable(
-            title=table.title, title_justify="left", title_style="bold", header_style="dim", box=box.SIMPLE_HEAD
-        )
-        for number, column in enumerate(table.columns):
-            rich.add_column(column, justify="left" if number == 0 else "right")
-        for row in table.rows:
-            rich.add_row(*row)
-        console.print(rich)
+        print_table(console, table)
     for note in study.notes:
         console.print(f"• {note}", highlight=False)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """A study's table in the terminal."""
+    rich = RichTable(
+        title=table.title, title_justify="left", title_style="bold", header_style="dim", box=box.SIMPLE_HEAD
+    )
+    for number, column in enumerate(table.columns):
+        rich.add_column(column, justify="left" if number == 0 else "right")
+    for row in table.rows:
+        rich.add_row(*row)
+    console.print(rich)

@@ -1,0 +1,70 @@
+"""The demo as a study: which cells there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from posterity.studies.declaration import Preset, Study, grid
+from posterity.studies.demo.cells import cell
+from posterity.studies.demo.methods import METHODS
+from posterity.studies.demo.plots import draw
+from posterity.studies.demo.source import fingerprint
+from posterity.studies.demo.tables import tables
+
+TEMPERATURES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything."""
+
+    source_images: int
+    source_epochs: int
+    per_class: tuple[int, ...]
+    seeds: int
+    steps: int
+    trials: slice
+    curve_per_class: int
+    curve_seeds: int
+    temperatures: tuple[float, ...]
+
+
+SMOKE = Size(30, 3, (1, 2), 2, 4, slice(1, 4, 2), 2, 2, (1e-3, 1.0))
+FULL = Size(500, 24, (1, 2, 5, 10, 20), 5, 60, slice(None), 2, 3, tuple(TEMPERATURES))
+SIZES = {Preset.smoke: SMOKE, Preset.cpu: FULL, Preset.paper: FULL}
+
+
+def demo(prior: Path) -> Study:
+    """The study with this prior. Results of another prior are other results, so its fingerprint is among the arguments."""
+    return Study(
+        id="demo",
+        claim="A prior learned on one task helps with the next, where images are few.",
+        grid={preset: _cells(size, fingerprint(prior)) for preset, size in SIZES.items()},
+        cell=partial(cell, prior),
+        tables=tables,
+        draw=draw,
+    )
+
+
+def _cells(size: Size, prior: str) -> list[dict[str, object]]:
+    cells: list[dict[str, object]] = []
+    for name, method in METHODS.items():
+        common = {
+            "method": [name],
+            "strengths": [method.strengths[size.trials]],
+            "steps": [size.steps],
+            "prior": [prior],
+        }
+        cells += grid(experiment=["fits"], per_class=size.per_class, seed=range(size.seeds), **common)
+        if name in ("learned", "centred"):
+            cells += grid(
+                experiment=["temperature"],
+                per_class=[size.curve_per_class],
+                seed=range(size.curve_seeds),
+                temperatures=[size.temperatures],
+                **common,
+            )
+    # The dearest first: no worker is left alone with one at the end.
+    return sorted(cells, key=lambda c: (c["experiment"] == "fits", -int(str(c["per_class"]))))

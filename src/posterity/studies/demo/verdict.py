@@ -1,0 +1,45 @@
+"""What the results say, in sentences that follow from them and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from posterity.studies.declaration import Record
+from posterity.studies.demo.comparison import MEASURES, difference, sizes, winner
+from posterity.studies.demo.methods import METHODS
+
+
+def verdict(records: Sequence[Record]) -> list[str]:
+    """A sentence a rival on NLL, and one on how all comparisons ended."""
+    sentences = [_on_nll(records, rival) for rival in list(METHODS)[1:]]
+    ends = [
+        winner(difference(records, rival, n, m), m)
+        for rival in list(METHODS)[1:]
+        if rival != "zero"
+        for n in sizes(records)
+        for m in MEASURES
+    ]
+    sentences.append(
+        f"Against the two that also start from the source network, {len(ends)} comparisons over all measures and sizes: "
+        f"the learned prior is clearly better in {ends.count(1)}, clearly worse in {ends.count(-1)}, "
+        f"and {ends.count(0)} cannot be told apart (by chance alone, one in twenty would seem clear)."
+    )
+    return sentences
+
+
+def _on_nll(records: Sequence[Record], rival: str) -> str:
+    where: dict[int, list[int]] = {1: [], 0: [], -1: []}
+    for n in sizes(records):
+        where[winner(difference(records, rival, n, "nll"), "nll")].append(n)
+    words = {
+        1: "the learned prior has clearly lower NLL",
+        -1: "it has clearly higher NLL",
+        0: "neither is clearly better",
+    }
+    parts = [f"with {_list(where[end])} per class {words[end]}" for end in (1, -1, 0) if where[end]]
+    return f"Against “{METHODS[rival].label}”: {'; '.join(parts)}."
+
+
+def _list(numbers: Sequence[int]) -> str:
+    text = [str(n) for n in numbers]
+    return text[0] if len(text) == 1 else f"{', '.join(text[:-1])} and {text[-1]}"

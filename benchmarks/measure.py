@@ -1,6 +1,7 @@
 """CPU time beside a reference, peak memory of a fresh process, one JSON line per result."""
 
 import ctypes
+import gc
 import json
 import multiprocessing
 import os
@@ -268,6 +269,8 @@ def _cost(jobs: Jobs, repeats: int) -> Cost:
     for _ in range(repeats):
         # In turn, as `compare` does.
         for name, job in (("reference", jobs.reference), ("candidate", jobs.candidate)):
+            # What the last run left in reference cycles is not this one's.
+            gc.collect()
             _reset_peak()
             times[name].append(cpu_seconds(job))
             peaks[name].append(_peak())

@@ -16,7 +16,7 @@ from posterity import studies
 from posterity.cli.progress import watching
 from posterity.cli.study import print_table
 from posterity.studies import Preset
-from posterity.studies.demo import KEY, SIZES, learn_prior, page, verdict
+from posterity.studies.demo import KEY, SIZES, learn_prior, on_temperature, page, verdict
 from posterity.studies.demo import demo as declare
 
 
@@ -51,7 +51,8 @@ def demo(
     console.print(
         f"First line: the learned prior. Others: their difference from it, paired by seed. {KEY}\n", style="dim"
     )
-    for sentence in verdict(records):
+    curve = [r for r in records if r.arguments["experiment"] == "temperature"]
+    for sentence in [*verdict(records), on_temperature(curve)]:
         console.print(f"• {sentence}", highlight=False)
     where = out / "index.html"
     command = shlex.join(["posterity", *sys.argv[1:]])

@@ -7,6 +7,6 @@ from posterity.studies.demo.declaration import SIZES, demo
 from posterity.studies.demo.page import page
 from posterity.studies.demo.source import learn_prior
 from posterity.studies.demo.tables import KEY
-from posterity.studies.demo.verdict import verdict
+from posterity.studies.demo.verdict import on_temperature, verdict
 
-__all__ = ["KEY", "SIZES", "demo", "learn_prior", "page", "verdict"]
+__all__ = ["KEY", "SIZES", "demo", "learn_prior", "on_temperature", "page", "verdict"]

@@ -47,7 +47,7 @@ def photographs() -> Tensor:
     """What no digit is: scikit-learn's two photographs (a temple, a flower) in grey, cut into 660 tiles of 28×28."""
     tiles = []
     for photograph in _sklearn().load_sample_images().images:
-        grey = torch.from_numpy(photograph).float().mean(-1).div(255)
+        grey = torch.tensor(photograph, dtype=torch.float32).mean(-1).div(255)
         rows, columns = grey.shape[0] // 28, grey.shape[1] // 28
         cut = grey[: rows * 28, : columns * 28].reshape(rows, 28, columns, 28)
         tiles.append(cut.transpose(1, 2).reshape(-1, 1, 28, 28))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from posterity.studies.declaration import Preset, Study, grid
 from posterity.studies.demo.cells import cell
@@ -31,7 +32,7 @@ class Size:
     temperatures: tuple[float, ...]
 
 
-SMOKE = Size(30, 3, (1, 2), 2, 4, slice(1, 4, 2), 2, 2, (1e-3, 1.0))
+SMOKE = Size(30, 3, (1, 2), 2, 4, slice(1, 4, 2), 2, 1, (1e-3, 1.0))
 FULL = Size(500, 24, (1, 2, 5, 10, 20), 5, 60, slice(None), 2, 3, tuple(TEMPERATURES))
 SIZES = {Preset.smoke: SMOKE, Preset.cpu: FULL, Preset.paper: FULL}
 
@@ -51,9 +52,9 @@ def demo(prior: Path) -> Study:
 def _cells(size: Size, prior: str) -> list[dict[str, object]]:
     cells: list[dict[str, object]] = []
     for name, method in METHODS.items():
-        common = {
+        common: dict[str, list[Any]] = {
             "method": [name],
-            "strengths": [method.strengths[size.trials]],
+            "strengths": [list(method.strengths[size.trials])],
             "steps": [size.steps],
             "prior": [prior],
         }
@@ -63,7 +64,7 @@ def _cells(size: Size, prior: str) -> list[dict[str, object]]:
                 experiment=["temperature"],
                 per_class=[size.curve_per_class],
                 seed=range(size.curve_seeds),
-                temperatures=[size.temperatures],
+                temperatures=[list(size.temperatures)],
                 **common,
             )
     # The dearest first: no worker is left alone with one at the end.

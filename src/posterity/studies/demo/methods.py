@@ -20,15 +20,16 @@ class Method:
     """A contender: what it is called, what its strength is, and the strengths it may choose from."""
 
     label: str
+    short: str
     strength: str
     strengths: tuple[float, ...]
 
 
 METHODS = {
-    "learned": Method("learned prior", "α", (1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
-    "centred": Method("isotropic, learned mean", "γ", (1e-1, 1.0, 10.0, 100.0, 1000.0)),
-    "tuned": Method("fine-tuning, no prior", "steps", (5, 10, 20, 40, 80)),
-    "zero": Method("isotropic, zero mean", "γ", (1e-3, 1e-2, 1e-1, 1.0, 10.0)),
+    "learned": Method("learned prior", "learned prior", "α", (1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
+    "centred": Method("isotropic around the learned mean", "iso. at mean", "γ", (1e-1, 1.0, 10.0, 100.0, 1000.0)),
+    "tuned": Method("plain fine-tuning", "fine-tuning", "steps", (5, 10, 20, 40, 80)),
+    "zero": Method("isotropic around zero", "iso. at zero", "γ", (1e-3, 1e-2, 1e-1, 1.0, 10.0)),
 }
 """The same number of trials for each."""
 

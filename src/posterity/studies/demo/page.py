@@ -12,7 +12,7 @@ from posterity.studies.demo.comparison import seeds, sizes
 from posterity.studies.demo.data import VALIDATION
 from posterity.studies.demo.methods import METHODS
 from posterity.studies.demo.tables import KEY, tables
-from posterity.studies.demo.verdict import verdict
+from posterity.studies.demo.verdict import on_temperature, verdict
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#222223;--dim:#5c5c60;--grid:#dededf;--paper:#fcfcfa;--card:#fff;
@@ -25,7 +25,7 @@ main{max-width:1120px;margin:0 auto;padding:2rem 1rem 4rem}
 h1{font-size:clamp(1.6rem,5vw,2.4rem);line-height:1.15;margin:0 0 .6rem}h2{font-size:1.25rem;margin:2.6rem 0 .4rem}
 p,ul{max-width:72ch}.dim{color:var(--dim)}.small{font-size:.9rem}
 .verdict{border-left:4px solid var(--learned);padding:.1rem 0 .1rem 1rem}
-.panels{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr))}
+.panels{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr))}
 .panels.four{grid-template-columns:repeat(auto-fit,minmax(min(100%,250px),1fr))}
 figure{margin:0;background:var(--card);border:1px solid var(--grid);border-radius:10px;padding:.6rem}
 svg{display:block;width:100%;height:auto}
@@ -62,8 +62,8 @@ def page(records: Sequence[Record], command: str) -> str:
     if curve:
         parts += [
             "<h2>Cold posteriors</h2>",
-            f"<p>{_curve(curve)}</p>",
-            _key(("learned", "centred"), " · solid: sampled, dashed: linearised, dotted: no uncertainty (MAP)"),
+            f"<p>{_curve(curve)} {escape(on_temperature(curve))}</p>",
+            _key(("learned", "centred"), "solid: sampled, dashed: linearised, dotted: no uncertainty (MAP)"),
             _panels("", [(f"{m} over temperature", plots.temperature(records, m)) for m in ("accuracy", "nll")]),
         ]
     parts += [
@@ -91,9 +91,10 @@ def _curve(curve: Sequence[Record]) -> str:
     first = curve[0]
     count = len({r.arguments["seed"] for r in curve})
     return (
-        f"{first.arguments['per_class']} per class, {count} seeds, {first.values['images']} test images, {DRAWS} draws. "
-        "At τ = 1 the posterior is what Bayes' rule says. Averaging over drawn networks then underfits, and wants cold "
-        "temperatures; the network made linear in its weights hardly does. How warm a posterior can be depends on its prior."
+        f"{first.arguments['per_class']} per class, "
+        f"{count} seed{'s' * (count > 1)}, {first.values['images']} test images, {DRAWS} draws. "
+        "At τ = 1 the posterior is what Bayes' rule says; colder ones are surer than that. “Sampled” averages over drawn "
+        "networks, “linearised” makes the network linear in its weights around the mode."
     )
 
 
@@ -123,7 +124,8 @@ def _compared(records: Sequence[Record]) -> str:
 
 def _key(methods: Sequence[str] = tuple(METHODS), more: str = "") -> str:
     items = (f"<li><i style='color:var(--{m})'></i>{METHODS[m].label}</li>" for m in methods)
-    return f"<ul class=key>{''.join(items)}<li class=dim>{more}</li></ul>"
+    rest = f"<li class=dim>{more}</li>" if more else ""
+    return f"<ul class=key>{''.join(items)}{rest}</ul>"
 
 
 def _panels(kind: str, figures: Sequence[tuple[str, object]]) -> str:

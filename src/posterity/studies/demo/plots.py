@@ -52,7 +52,7 @@ def small_data(records: Sequence[Record], panel: str) -> Figure:
 
 def reliability(records: Sequence[Record], method: str, per_class: int) -> Figure:
     """Accuracy by confidence, all seeds together; the bars below tell where the predictions are."""
-    figure, axis = _panel(height=3.0)
+    figure, axis = _panel(3.1, 2.8)
     bins: dict[int, list[float]] = {}
     cells = fits(records, method, per_class)
     for record in cells:
@@ -69,7 +69,7 @@ def reliability(records: Sequence[Record], method: str, per_class: int) -> Figur
     axis.set_ylim(0, 1.02)
     axis.set_xlabel("confidence")
     ece = level(records, method, per_class, "ece").mean
-    axis.set_title(f"{METHODS[method].label}, ECE {ece:.3f}", loc="left", fontsize=11, color=INK)
+    axis.set_title(f"{METHODS[method].short}, ECE {ece:.3f}", loc="left", fontsize=11, color=INK)
     return figure
 
 
@@ -117,8 +117,8 @@ def svg(figure: Figure, name: str) -> str:
     return text
 
 
-def _panel(height: float = 3.1) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(4.3, height), layout="constrained")
+def _panel(width: float = 4.3, height: float = 3.1) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
     axis = figure.subplots()
     axis.grid(True, color=GRID, lw=0.7)
     axis.set_axisbelow(True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from posterity.studies.declaration import Record
 from posterity.studies.demo.comparison import MEASURES, difference, sizes, winner
@@ -27,6 +28,26 @@ def verdict(records: Sequence[Record]) -> list[str]:
     return sentences
 
 
+def on_temperature(curve: Sequence[Record]) -> str:
+    """The two predictives at the warmest temperature beside the network by itself."""
+    parts = []
+    for method in ("learned", "centred"):
+        cells = [r for r in curve if r.arguments["method"] == method]
+        if not cells:
+            continue
+        rest, sampled, linear = (
+            [(kind[-1] if isinstance(kind, list) else kind) for kind in (c.values[name] for c in cells)]
+            for name in ("map", "sampled", "linearised")
+        )
+        figures = [
+            f"{name} {fmean(v['accuracy'] for v in values):.3f}/{fmean(v['nll'] for v in values):.2f}"
+            for name, values in (("MAP", rest), ("sampled", sampled), ("linearised", linear))
+        ]
+        parts.append(f"{METHODS[method].label}: {', '.join(figures)}")
+    warmest = curve[0].arguments["temperatures"][-1]
+    return f"Accuracy/NLL at τ = {warmest:g}, {'; '.join(parts)}."
+
+
 def _on_nll(records: Sequence[Record], rival: str) -> str:
     where: dict[int, list[int]] = {1: [], 0: [], -1: []}
     for n in sizes(records):
@@ -37,7 +58,7 @@ def _on_nll(records: Sequence[Record], rival: str) -> str:
         0: "neither is clearly better",
     }
     parts = [f"with {_list(where[end])} per class {words[end]}" for end in (1, -1, 0) if where[end]]
-    return f"Against “{METHODS[rival].label}”: {'; '.join(parts)}."
+    return f"Against {METHODS[rival].label}: {'; '.join(parts)}."
 
 
 def _list(numbers: Sequence[int]) -> str:

@@ -118,9 +118,9 @@ def cases(*, quick: bool = False) -> list[Case]:
     return [Case(f"{line.load.network} {line.work} {line.name}", line.measure) for line in found]
 
 
-# What takes seconds is repeated, what takes minutes is measured once. On the ResNets the peers are the two backends that
-# laplace-torch works fastest with. What a whole fit adds there is the same eigendecompositions whichever backend came
-# before, so that one line tells of it.
+# What takes seconds is repeated, what takes minutes is measured once. On the ResNets a line takes minutes, so the peers
+# there are two backends of laplace-torch. What a whole fit adds is the same eigendecompositions whichever backend came
+# before: one line tells of it.
 
 
 def _lenet5() -> list[Line]:
@@ -144,8 +144,8 @@ def _resnet18() -> list[Line]:
     works: tuple[Work, ...] = ("kfac-sampled", "kfac-exact")
     return [
         *(Line(NAME, work, RESNET18, repeats) for work, repeats in ours.items()),
-        *(Line(name, work, RESNET18, 1) for name in FASTEST for work in works),
-        Line(f"{FASTEST[0]}, whole fit", "kfac-sampled", RESNET18, 1),
+        *(Line(name, work, RESNET18, 1) for name in ON_RESNETS for work in works),
+        Line(f"{ON_RESNETS[0]}, whole fit", "kfac-sampled", RESNET18, 1),
     ]
 
 
@@ -153,11 +153,11 @@ def _resnet50() -> list[Line]:
     works: tuple[Work, ...] = ("kfac-sampled", "kfoc-sampled", "diagonal-sampled")
     return [
         *(Line(NAME, work, RESNET50, 1) for work in works),
-        *(Line(name, "kfac-sampled", RESNET50, 1) for name in FASTEST),
+        *(Line(name, "kfac-sampled", RESNET50, 1) for name in ON_RESNETS),
     ]
 
 
-FASTEST = ("laplace-torch (asdl)", "laplace-torch (curvlinops)")
+ON_RESNETS = ("laplace-torch (asdl)", "laplace-torch (curvlinops)")
 _NETWORKS = ("lenet5", "resnet18", "resnet50")
 
 

@@ -30,7 +30,7 @@ def nearest(total: KroneckerSum | JointEigen) -> Kronecker:
         return _nearest_in_basis(total)
     if len(total.terms) == 1:
         return total.terms[0]
-    lefts, rights = [t.left.double() for t in total.terms], [t.right.double() for t in total.terms]
+    lefts, rights = [t.left for t in total.terms], [t.right for t in total.terms]
     left_norm, right_norm = _norms(lefts), _norms(rights)
     # Factors of norm one and one weight a term: scales that differ by 1e10 within a pair never meet in a Gram.
     scale = (left_norm * right_norm).sqrt()
@@ -124,7 +124,9 @@ def _gram(
     """Inner products of the factors, each brought to norm one."""
     rows = []
     for x in factors:
-        rows.append([torch.linalg.vecdot(x.flatten(-2), y.flatten(-2)) for y in factors])
+        own = x.double().flatten(-2)
+        # One conversion at a time: terms in single precision are never all held in double as well.
+        rows.append([torch.linalg.vecdot(own, y.double().flatten(-2)) for y in factors])
     entries = torch.broadcast_tensors(*(entry for row in rows for entry in row))
     gram = torch.stack(entries, -1).unflatten(-1, (len(rows), len(rows)))
     return _unless_zero(_unless_zero(gram, norms[..., :, None]), norms[..., None, :])

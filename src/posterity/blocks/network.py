@@ -185,6 +185,8 @@ def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[
             module.__dict__["forward"] = partial(attend, module, parts, module.forward)
         yield lambda recorder: current.__setitem__(0, recorder)
     finally:
+        # The recorder knows its estimator and the estimator this function: let go of it, or both outlive their use.
+        current[0] = None
         for handle in hooks:
             handle.remove()
         for module, original in replaced.items():

@@ -14,7 +14,7 @@ from posterity.studies.demo.plots import draw
 from posterity.studies.demo.source import fingerprint
 from posterity.studies.demo.tables import tables
 
-TEMPERATURES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0]
+TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,28 @@ class Size:
     temperatures: tuple[float, ...]
 
 
-SMOKE = Size(30, 3, (1, 2), 2, 4, slice(1, 4, 2), 2, 1, (1e-3, 1.0))
-FULL = Size(500, 24, (1, 2, 5, 10, 20), 5, 60, slice(None), 2, 3, tuple(TEMPERATURES))
+SMOKE = Size(
+    source_images=30,
+    source_epochs=3,
+    per_class=(1,),
+    seeds=2,
+    steps=4,
+    trials=slice(1, 4, 2),
+    curve_per_class=2,
+    curve_seeds=1,
+    temperatures=(1e-3, 1.0),
+)
+FULL = Size(
+    source_images=500,
+    source_epochs=24,
+    per_class=(1, 2, 5, 10, 20),
+    seeds=5,
+    steps=60,
+    trials=slice(None),
+    curve_per_class=2,
+    curve_seeds=3,
+    temperatures=TEMPERATURES,
+)
 SIZES = {Preset.smoke: SMOKE, Preset.cpu: FULL, Preset.paper: FULL}
 
 

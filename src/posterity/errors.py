@@ -82,6 +82,10 @@ class UnreachedBlock(PosterityError):
     """A block's layer was never called while the network ran."""
 
 
+class ChangedInput(PosterityError):
+    """A layer's input was overwritten before its gradient came back."""
+
+
 class BlockMismatch(PosterityError):
     """A matrix does not fit the block it is meant for."""
 

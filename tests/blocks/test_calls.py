@@ -10,7 +10,7 @@ from watching import EXAMPLES, check_gradients, close, filled, losses, numbers, 
 
 import posterity as pt
 from posterity.blocks import Recorder, find_blocks, watched
-from posterity.errors import BatchLost, UnreachedBlock, UnsupportedLayer
+from posterity.errors import BatchLost, ChangedInput, UnreachedBlock, UnsupportedLayer
 
 
 class Calls(nn.Module):
@@ -311,3 +311,28 @@ def test_a_batch_that_has_been_added_may_be_overwritten(waiting):
     moment.add(x)
     x.zero_()
     close(moment.matrix(), rows.T @ rows)
+
+
+# --- inputs overwritten ------------------------------------------------------------------------------
+
+
+def test_an_input_overwritten_after_the_layer_read_it_is_refused_by_name():
+    def overwriting(m: nn.Module, x: Tensor) -> Tensor:
+        h = torch.tanh(x)
+        h += m.inner(h)
+        return h
+
+    def adding(m: nn.Module, x: Tensor) -> Tensor:
+        h = torch.tanh(x)
+        return h + m.inner(h)
+
+    inner = filled(nn.Linear(4, 4))
+    data = (numbers(6, 4), torch.arange(6) % 4)
+    with pytest.raises(ChangedInput, match="inner"):
+        pt.estimate(Calls(overwriting, inner=inner), data, pt.Diagonal(), progress=False)
+    # KFAC takes what it needs on the way forward and is right all the same.
+    ours, truth = (
+        pt.estimate(Calls(f, inner=inner), data, pt.KFAC(labels=pt.Exact()), progress=False)["inner"].dense()
+        for f in (overwriting, adding)
+    )
+    close(ours, truth)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from posterity.blocks.base import Layer, accumulating
-from posterity.errors import UnreachedBlock
+from posterity.errors import ChangedInput, UnreachedBlock
 
 Expand = Callable[[Tensor], Tensor]
 
@@ -25,6 +25,8 @@ class Call:
 
     a: Tensor | None
     s: Tensor | None = None
+    version: int = 0
+    """How often the input had been changed in place when the layer read it."""
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Recorder:
         a = a.detach()
         a = layer.by_example(accumulating(a) if a.is_floating_point() else a, self.examples, name)
         self.on_input(name, a)
-        call = Call(a if self.keep_inputs else None)
+        call = Call(a if self.keep_inputs else None, version=_version(a))
         self.calls.setdefault(name, []).append(call)
 
         def arrived(s: Tensor) -> None:
@@ -61,6 +63,13 @@ class Recorder:
 
     def backward(self, outputs: Tensor, residual: Tensor, again: bool) -> None:
         """Send `residual` back through the network. `again` keeps the graph for another one."""
+        if changed := [
+            n for n, cs in self.calls.items() if any(c.a is not None and _version(c.a) != c.version for c in cs)
+        ]:
+            raise ChangedInput(
+                f"the inputs of {changed} were changed in place after the layers had read them (as by x += layer(x)): "
+                "write x = x + layer(x), or leave these blocks out with blocks=..."
+            )
         if not outputs.requires_grad:
             raise UnreachedBlock(
                 f"no gradient leads from the network's output back to {list(self.calls)}: the network ran without automatic "
@@ -76,6 +85,11 @@ class Recorder:
         self.on_gradient(name, [c for c in self.calls[name] if c.s is not None])
         for call in self.calls[name]:
             call.s = None
+
+
+def _version(a: Tensor) -> int:
+    """Inference tensors keep no count, and cannot be changed where gradients are taken."""
+    return 0 if a.is_inference() else a._version
 
 
 class _Tap(torch.autograd.Function):

@@ -10,13 +10,15 @@ from torch import Tensor, nn
 
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call, Recorder, find_blocks, watched, write_blocks
-from posterity.blocks.base import CHUNK
 from posterity.curvature import Bernoulli, GaussianNoise, Likelihood
 from posterity.curvature.base import positions, rows
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotExact
 from posterity.gaussian import Gaussian
 from posterity.predictive.prediction import PROBIT, Prediction, from_outputs
+
+PIECE = 1 << 20
+"""Entries of gradients at a time (8 MB in float64): while they are whitened and multiplied they stay in the cache."""
 
 
 def linearised(
@@ -119,7 +121,7 @@ class _Jacobian:
     def _by_gradients(self) -> Float[Tensor, "n outputs outputs"]:
         layer = self.block.layer
         n = len(self.passes[0][0].s)  # type: ignore[arg-type]
-        step = max(1, CHUNK // (2 * layer.out * layer.inp * len(self.passes)))
+        step = max(1, PIECE // (layer.out * layer.inp * len(self.passes)))
         parts = []
         for start in range(0, n, step):
             piece = [[Call(c.a[start : start + step], c.s[start : start + step]) for c in p] for p in self.passes]  # type: ignore[index]

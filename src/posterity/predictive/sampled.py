@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, write_blocks
+from posterity.blocks import find_blocks, run_with, write_blocks
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.predictive.prediction import Prediction, from_outputs
-
-Inputs = Tensor | Mapping[str, Any]
 
 DRAWS_AT_ONCE = 1 << 25
 """Weights (128 MB in float32) drawn in one go."""
@@ -36,16 +31,26 @@ def sampled(
     """
     blocks = find_blocks(model, lambda name, module: name in gaussian.mean)
     like = next(model.parameters())
-    constants: dict[str, Tensor] = {n: p.detach() for n, p in model.named_parameters()}
-    constants |= {n: b.detach().clone() for n, b in model.named_buffers()}
+    # Of the network's own, only what it may write into: its parameters serve as they are where nothing is drawn.
+    buffers = {f"model.{n}": b.detach().clone() for n, b in model.named_buffers()}
+    network = _OnAll(model, inputs)
     chunk = max(1, min(samples, DRAWS_AT_ONCE // gaussian.size))
-    outputs: list[list[Tensor]] = [[] for _ in inputs]
+    outputs: list[Tensor] = []
     for start in range(0, samples, chunk):
         draws = gaussian.sample(min(chunk, samples - start), generator=generator)
         weights = write_blocks(blocks, {name: draw.to(like) for name, draw in draws.items()})
         for i in range(len(next(iter(draws.values())))):
-            drawn = constants | {name: value[i] for name, value in weights.items()}
-            for slot, batch in zip(outputs, inputs, strict=True):
-                slot.append(batch.outputs(model, drawn))
-    together = torch.cat([torch.stack(slot) for slot in outputs], 1)
+            outputs.append(run_with(network, buffers | {f"model.{name}": value[i] for name, value in weights.items()}))
+    together = torch.stack(outputs)
     return from_outputs(together, likelihood, together.mean(0), keep)
+
+
+class _OnAll(nn.Module):
+    """A network on all its inputs, batch by batch: weights are put in place once for all of them."""
+
+    def __init__(self, model: nn.Module, inputs: list[Batch]) -> None:
+        super().__init__()
+        self.model, self.inputs = model, inputs
+
+    def forward(self) -> Tensor:
+        return torch.cat([batch.outputs(self.model) for batch in self.inputs])

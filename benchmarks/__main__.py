@@ -9,20 +9,24 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import algebra, curvature, floor, report
+from benchmarks import algebra, curvature, floor, predictive, report
 from benchmarks.measure import Case, Result, keep_freed_memory, read, write
 
 PARTS = {
     "algebra": lambda quick: algebra.cases(quick=quick),
+    "predictive": lambda quick: predictive.cases(quick=quick),
     "curvature": lambda quick: [*curvature.cases(quick=quick), *floor.cases(quick=quick)],
 }
+RESULTS = ("algebra", "curvature", "predictive")
 DOCUMENT = Path("docs/benchmarks.md")
 
 
 def main(
     part: Annotated[
         str,
-        typer.Argument(help="all, algebra, curvature, or report: the tables of the last results, nothing measured."),
+        typer.Argument(
+            help="all, algebra, curvature, predictive, or report: the tables of the last results, nothing measured."
+        ),
     ] = "all",
     quick: Annotated[bool, typer.Option(help="Small sizes, one run each: does everything work?")] = False,
     only: Annotated[str, typer.Option(help="Only what has this in its name, such as 'resnet18' or 'kfoc'.")] = "",
@@ -52,10 +56,10 @@ def main(
     for name, cases in chosen.items():
         if cases:
             _measure(cases, _path(folder, name), console, keep_others=bool(only))
-    for table in report.tables(read(_path(folder, "algebra")), read(_path(folder, "curvature"))).values():
+    for table in report.tables(*(read(_path(folder, name)) for name in RESULTS)).values():
         console.print(table.rich())
     if not quick:
-        report.render(DOCUMENT, _path(folder, "algebra"), _path(folder, "curvature"))
+        report.render(DOCUMENT, *(_path(folder, name) for name in RESULTS))
 
 
 def _path(folder: Path, part: str) -> Path:

@@ -41,23 +41,24 @@ class Table:
         return f"{self.title}.\n\n{lines}"
 
 
-def tables(algebra: list[Line], curvature: list[Line]) -> dict[str, Table]:
+def tables(algebra: list[Line], curvature: list[Line], predictive: list[Line]) -> dict[str, Table]:
     """All tables that the results are enough for, by the names of their markers."""
     networks = {"lenet5": "LeNet-5", "resnet18": "ResNet-18", "resnet50": "ResNet-50"}
     found = {
-        "machine": _machine([*algebra, *curvature]),
+        "machine": _machine([*algebra, *curvature, *predictive]),
         "nearest": _nearest(_kind(algebra, "nearest")),
         "joint": _joint(_kind(algebra, "joint eigenbasis")),
         **{name: _network(title, _kind(curvature, name)) for name, title in networks.items()},
         "floor": _floor(curvature),
+        "predictive": _predictive(predictive),
     }
     return {name: table for name, table in found.items() if table.rows}
 
 
-def render(document: Path, algebra: Path, curvature: Path) -> None:
+def render(document: Path, *results: Path) -> None:
     """Replaces every table between `<!-- table: name -->` and `<!-- end -->` by what the results files say now."""
     text = document.read_text()
-    for name, table in tables(read(algebra), read(curvature)).items():
+    for name, table in tables(*(read(path) for path in results)).items():
         marked = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not marked.search(text):
             raise ValueError(
@@ -65,6 +66,34 @@ def render(document: Path, algebra: Path, curvature: Path) -> None:
             )
         text = marked.sub(lambda m, table=table: m[1] + table.markdown() + m[2], text)  # type: ignore[misc]
     document.write_text(text)
+
+
+def _predictive(lines: list[Line]) -> Table:
+    """Predictives by the image, so that a peer measured on a few can be compared."""
+    rows = []
+    ours = next(
+        (x["seconds"] / x["examples"] for x in lines if x["work"] == "linearised" and x["name"] == "posterity"), None
+    )
+    for line in lines:
+        if line["seconds"] is None:
+            rows.append((line["work"], line["name"], line["detail"], *("–",) * 4))
+            continue
+        each = line["seconds"] / line["examples"]
+        against = f"{each / ours:.0f}×" if ours and line["work"] == "linearised" and line["name"] != "posterity" else ""
+        forwards = f"{line['ratio']:.2f}×"
+        rows.append(
+            (
+                line["work"],
+                line["name"],
+                line["detail"],
+                forwards,
+                f"{1000 * each:.2f}",
+                f"{line['peak_bytes'] / 2**20:.0f}",
+                against,
+            )
+        )
+    columns = ("predictive", "library", "", "100 plain forwards", "ms an image", "MiB added", "slower than ours")
+    return Table("LeNet-5, ten classes: 100 draws, or linearised", columns, rows, words=3)
 
 
 def _kind(lines: list[Line], kind: str) -> list[Line]:

@@ -121,7 +121,7 @@ KFOC_QUALITY = Study(
     claim="K-FOC is closer to the Fisher information than KFAC, also when its batches are joined greedily.",
     grid={
         Preset.smoke: grid(batch=[32, 256], examples=[256], seed=[0]),
-        Preset.cpu: grid(batch=[4, 16, 64, 256, 2048], examples=[1600], seed=range(3)),
+        Preset.cpu: grid(batch=[8, 32, 128, 512, 2048], examples=[1600], seed=range(3)),
         Preset.paper: grid(batch=[1, 4, 16, 64, 256, 2048], examples=[1600], seed=range(5)),
     },
     cell=cell,

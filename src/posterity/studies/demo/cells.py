@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -54,17 +55,18 @@ def _temperatures(
 ) -> dict[str, object]:
     """The posterior's predictives from cold to warm, on the first test images; and the network's own answer beside them."""
     x, y = (part[:IMAGES] for part in images.test)
-    posterior = chosen.posterior(images.train)
+    posterior, as_for_the_mode = chosen.posteriors(images.train)
 
-    def measured(temperature: float, method: str) -> dict[str, float]:
-        cold = posterior.tempered(temperature)
-        said = pt.predict(chosen.model, cold, x, samples=DRAWS, method=method, generator=generator)  # type: ignore[arg-type]
+    def measured(gaussian: pt.Gaussian, method: Literal["sampled", "linearised"]) -> dict[str, float]:
+        said = pt.predict(chosen.model, gaussian, x, samples=DRAWS, method=method, generator=generator)
         return _measures(said.probs, y)
 
     return {
         "map": _measures(chosen.probs(x), y),
-        "sampled": [measured(t, "sampled") for t in temperatures],
-        "linearised": [measured(t, "linearised") for t in temperatures],
+        "sampled": [measured(posterior.tempered(t), "sampled") for t in temperatures],
+        "linearised": [measured(posterior.tempered(t), "linearised") for t in temperatures],
+        "sampled_as_for_the_mode": measured(as_for_the_mode, "sampled"),
+        "linearised_as_for_the_mode": measured(as_for_the_mode, "linearised"),
         "images": len(y),
     }
 

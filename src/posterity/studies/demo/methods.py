@@ -26,10 +26,10 @@ class Method:
 
 
 METHODS = {
-    "learned": Method("learned prior", "learned prior", "α", (1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
-    "centred": Method("isotropic around the learned mean", "iso. at mean", "γ", (1e-1, 1.0, 10.0, 100.0, 1000.0)),
+    "learned": Method("learned prior", "learned", "α", (1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
+    "centred": Method("isotropic around the learned mean", "iso. mean", "γ", (1e-1, 1.0, 10.0, 100.0, 1000.0)),
     "tuned": Method("plain fine-tuning", "fine-tuning", "steps", (5, 10, 20, 40, 80)),
-    "zero": Method("isotropic around zero", "iso. at zero", "γ", (1e-3, 1e-2, 1e-1, 1.0, 10.0)),
+    "zero": Method("isotropic around zero", "iso. zero", "γ", (1e-3, 1e-2, 1e-1, 1.0, 10.0)),
 }
 """The same number of trials for each."""
 
@@ -77,7 +77,9 @@ class Fitted:
         """What the network says by itself, without uncertainty in its weights."""
         return self.model.eval()(x).softmax(-1)
 
-    def posterior(self, data: Pair) -> pt.Gaussian:
+    def posteriors(self, data: Pair) -> tuple[pt.Gaussian, pt.Gaussian]:
+        """With the prior as strong as the evidence wants it (what `pt.learn` does), and as strong as it was for the mode."""
         assert self.prior is not None
         curvature = pt.estimate(self.model, data, pt.KFOC(), generator=torch.Generator().manual_seed(0), progress=False)
-        return pt.update(self.prior, self.model, curvature)
+        by_evidence = pt.tune_strength(self.prior, self.model, curvature)
+        return pt.update(self.prior, self.model, curvature, by_evidence), pt.update(self.prior, self.model, curvature)

@@ -28,21 +28,24 @@ def verdict(records: Sequence[Record]) -> list[str]:
     return sentences
 
 
+PREDICTIVES = {
+    "map": "MAP",
+    "sampled": "sampled",
+    "linearised": "linearised",
+    "sampled_as_for_the_mode": "sampled with the mode's strength",
+    "linearised_as_for_the_mode": "linearised with the mode's strength",
+}
+
+
 def on_temperature(curve: Sequence[Record]) -> str:
-    """The two predictives at the warmest temperature beside the network by itself."""
+    """The predictives at the warmest temperature, beside the network by itself."""
     parts = []
     for method in ("learned", "centred"):
-        cells = [r for r in curve if r.arguments["method"] == method]
-        if not cells:
-            continue
-        rest, sampled, linear = (
-            [(kind[-1] if isinstance(kind, list) else kind) for kind in (c.values[name] for c in cells)]
-            for name in ("map", "sampled", "linearised")
-        )
-        figures = [
-            f"{name} {fmean(v['accuracy'] for v in values):.3f}/{fmean(v['nll'] for v in values):.2f}"
-            for name, values in (("MAP", rest), ("sampled", sampled), ("linearised", linear))
-        ]
+        cells = [r.values for r in curve if r.arguments["method"] == method]
+        figures = []
+        for name, label in PREDICTIVES.items() if cells else ():
+            found = [c[name][-1] if isinstance(c[name], list) else c[name] for c in cells]
+            figures.append(f"{label} {fmean(v['accuracy'] for v in found):.3f}/{fmean(v['nll'] for v in found):.2f}")
         parts.append(f"{METHODS[method].label}: {', '.join(figures)}")
     warmest = curve[0].arguments["temperatures"][-1]
     return f"Accuracy/NLL at τ = {warmest:g}, {'; '.join(parts)}."
@@ -54,7 +57,7 @@ def _on_nll(records: Sequence[Record], rival: str) -> str:
         where[winner(difference(records, rival, n, "nll"), "nll")].append(n)
     words = {
         1: "the learned prior has clearly lower NLL",
-        -1: "it has clearly higher NLL",
+        -1: "the learned prior has clearly higher NLL",
         0: "neither is clearly better",
     }
     parts = [f"with {_list(where[end])} per class {words[end]}" for end in (1, -1, 0) if where[end]]

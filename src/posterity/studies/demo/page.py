@@ -94,7 +94,8 @@ def _curve(curve: Sequence[Record]) -> str:
         f"{first.arguments['per_class']} per class, "
         f"{count} seed{'s' * (count > 1)}, {first.values['images']} test images, {DRAWS} draws. "
         "At τ = 1 the posterior is what Bayes' rule says; colder ones are surer than that. “Sampled” averages over drawn "
-        "networks, “linearised” makes the network linear in its weights around the mode. The prior's strength in the posterior is the one of greatest "
+        "networks, “linearised” makes the network linear in its weights around the mode. "
+        "The prior's strength in the posterior is the one of greatest "
         "evidence, as `pt.learn` has it; the strength that suits the mode best is shown beside it for τ = 1."
     )
 

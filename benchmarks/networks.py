@@ -13,23 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
-
-def lenet5(num_classes: int = 10) -> nn.Sequential:
-    """LeNet-5 for 1×28×28 images, with ReLU and max-pooling: 61,706 parameters with ten classes."""
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(400, 120),
-        nn.ReLU(),
-        nn.Linear(120, 84),
-        nn.ReLU(),
-        nn.Linear(84, num_classes),
-    )
+from posterity.studies.networks import lenet5
 
 
 def resnet18(num_classes: int = 1000) -> "ResNet":

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posterity.algebra import checks
 from posterity.errors import SizeMismatch
 
 
@@ -144,6 +145,32 @@ class Matrix(ABC):
                 f"cannot add a matrix over {self.shape[0]}×{self.shape[1]} and one over "
                 f"{other.shape[0]}×{other.shape[1]}: both must belong to blocks of one shape."
             )
+
+
+class Valued(Matrix):
+    """A matrix told by one tensor of values shaped like the block, which decides its batch, precision and device."""
+
+    values: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.values.shape[-2], self.values.shape[-1]
+
+    @property
+    def batch(self) -> torch.Size:
+        return self.values.shape[:-2]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.values.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.values.device
+
+    def _positive(self) -> Tensor:
+        checks.positive(self.values, type(self).__name__)
+        return self.values.double()
 
 
 def per_matrix(scalar: float | Tensor) -> float | Tensor:

@@ -10,12 +10,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Frame, Matrix, per_matrix, standard_normal
+from posterity.algebra.base import Frame, Matrix, Valued, per_matrix, standard_normal
 from posterity.errors import NotExact, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
-class DenseMatrix(Matrix):
+class DenseMatrix(Valued):
     """A (out·inp)² matrix over vec of an out × inp block. Products O(n²), factorising O(n³), n = out·inp."""
 
     values: Tensor  # *batch size size
@@ -33,18 +33,6 @@ class DenseMatrix(Matrix):
     @property
     def shape(self) -> tuple[int, int]:
         return self.over
-
-    @property
-    def batch(self) -> torch.Size:
-        return self.values.shape[:-2]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.values.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.values.device
 
     @cached_property
     def _factor(self) -> Tensor:

@@ -9,14 +9,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Frame, Matrix, identity_frame, per_matrix, standard_normal
+from posterity.algebra.base import Frame, Matrix, Valued, identity_frame, per_matrix, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import NotExact, NotSquare
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalMatrix(Matrix):
+class DiagonalMatrix(Valued):
     """diag(vec(values)), `values` shaped like the block itself. Everything costs O(out·inp)."""
 
     values: Tensor  # *batch out inp
@@ -28,26 +28,6 @@ class DiagonalMatrix(Matrix):
                 "the block, (..., out, inp)."
             )
         checks.finite(self.values, "DiagonalMatrix.values")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.values.shape[-2], self.values.shape[-1]
-
-    @property
-    def batch(self) -> torch.Size:
-        return self.values.shape[:-2]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.values.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.values.device
-
-    def _positive(self) -> Tensor:
-        checks.positive(self.values, "DiagonalMatrix")
-        return self.values.double()
 
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         return self.values * self._fits(v)

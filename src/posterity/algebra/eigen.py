@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Frame, Matrix, per_matrix, standard_normal
+from posterity.algebra.base import Frame, Matrix, Valued, per_matrix, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import NotExact, NotPositiveDefinite, SizeMismatch
@@ -66,7 +66,7 @@ class Basis:
 
 
 @dataclass(frozen=True, eq=False)
-class JointEigen(Matrix):
+class JointEigen(Valued):
     """(A⊗B) diag(values) (A⊗B)ᵀ, with A and B invertible and `values` out × inp.
 
     `prior.joint(curvature)` is the curvature in the basis where the prior is the identity,
@@ -94,26 +94,6 @@ class JointEigen(Matrix):
     def reference(self) -> JointEigen:
         """The term that is the identity in this basis."""
         return replace(self, values=torch.ones_like(self.values))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.values.shape[-2], self.values.shape[-1]
-
-    @property
-    def batch(self) -> torch.Size:
-        return self.values.shape[:-2]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.values.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.values.device
-
-    def _positive(self) -> Tensor:
-        checks.positive(self.values, "JointEigen")
-        return self.values.double()
 
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         v = self._fits(v)

@@ -313,7 +313,7 @@ TRANSFER = Study(
     claim="A learned prior makes better use of few images than isotropic priors of tuned strength.",
     grid={
         Preset.smoke: [*_fair(PAIRS[:1], [5], 1, 2000, 5), *_paper_grid([10], 1, 2000)],
-        Preset.cpu: [*_fair(PAIRS[:2], [2, 10], 5, 10000, 1), *_paper_grid([10], 5, 10000)],
+        Preset.cpu: [*_fair(PAIRS[:3], [2, 10], 5, 10000, 1), *_paper_grid([10], 5, 10000)],
         Preset.paper: [
             *_paper_grid([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], 5, 60000),
             *_fair(PAIRS, [1, 2, 5, 10, 20, 50, 100, 200, 500], 10, 60000, 1),

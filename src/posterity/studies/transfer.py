@@ -22,14 +22,14 @@ from posterity.algebra import Kronecker, KroneckerSum
 from posterity.blocks import find_blocks, write_blocks
 from posterity.curvature import KFOC, estimate
 from posterity.gaussian import Gaussian, load
-from posterity.laplace import isotropic, learn, train, update
+from posterity.laplace import Scales, isotropic, learn, train, update
 from posterity.predictive import Scores, predict, score
 from posterity.studies.datasets import Images, images, per_class
 from posterity.studies.declaration import Arguments, Preset, Record, Study, Table, Values, grid
 from posterity.studies.demo.data import target as digits
 from posterity.studies.networks import lenet5
 
-PRIORS = {"learned": "learned", "mean": "isotropic around the learned mean", "zero": "isotropic around zero"}
+PRIORS = {"learned": "learned", "mean": "isotropic at the mean", "zero": "isotropic at zero"}
 STRENGTHS: dict[str, list[tuple[float, float]]] = {
     "learned": [(0.01, 0.1), (0.01, 1.0), (0.1, 1.0), (0.1, 10.0), (1.0, 10.0), (1.0, 100.0)],
     "mean": [(0.0, g) for g in (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)],
@@ -43,6 +43,9 @@ PAPER = {
     "zero": {1: 10.0, 10: 9.7, 100: 12.0},
 }
 """Accuracy in % of the paper's Fig. 2b (γ = 1e-5, τ = 1e-5, sampled) at 1, 10 and 100 images per class."""
+
+ALL_DATA = {"learned": (0.1, 10.0), "mean": (0.0, 10.0)}
+"""The one strength of each prior where all data is used."""
 
 HELD_OUT, TESTED = 300, 1000
 STEPS = 200
@@ -101,6 +104,8 @@ class Task:
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """One prior on one small set: the strength of least validation NLL, and how it does on test images."""
+    if arguments["protocol"] == "all data":
+        return _all_data(arguments, generator)
     kind, seed = arguments["prior"], arguments["seed"]
     task = Task.of(arguments["target"], arguments["shots"], seed)
     if arguments["protocol"] == "paper":
@@ -139,6 +144,22 @@ def _paper(arguments: Arguments, task: Task, generator: torch.Generator) -> Valu
     sampled = score(predict(model, posterior.tempered(tau), x, samples=30, generator=generator).probs, y)
     linear = score(predict(model, posterior, x, method="linearised", generator=generator).probs, y)
     return _named("map", _map_scores(model, task.test)) | _named("sampled", sampled) | _named("linearised", linear)
+
+
+def _all_data(arguments: Arguments, generator: torch.Generator) -> Values:
+    """All of the target's training data, one strength, τ = 1: what the weights' uncertainty costs in accuracy."""
+    kind, seed = arguments["prior"], arguments["seed"]
+    learned = source_prior(arguments["source"], arguments["examples"], 1.0)
+    data = data_set(arguments["target"])
+    model = _fresh(seed)
+    model.load_state_dict(write_blocks(find_blocks(model), dict(learned.mean)))
+    prior = _prior(kind, learned, ALL_DATA[kind], seed)
+    options = {"epochs": 15, "lr": 1e-3}
+    fit = learn(model, data.train, prior, scales=Scales(), training=options, generator=generator, progress=False)
+    x, y = data.test[0][:TESTED], data.test[1][:TESTED]
+    sampled = score(predict(model, fit.posterior, x, samples=30, generator=generator).probs, y)
+    linear = score(predict(model, fit.posterior, x, method="linearised", generator=generator).probs, y)
+    return _named("map", _map_scores(model, (x, y))) | _named("sampled", sampled) | _named("linearised", linear)
 
 
 def _prior(kind: str, learned: Gaussian, strength: tuple[float, float], seed: int) -> Gaussian:
@@ -192,7 +213,7 @@ def _named(method: str, scores: Scores) -> dict[str, float]:
 
 def tables(records: Sequence[Record]) -> list[Table]:
     """Paired differences to the tuned isotropic prior around the learned mean, then the paper's protocol."""
-    return [*_fair_tables(records), *_paper_tables(records)]
+    return [*_fair_tables(records), *_paper_tables(records), *_all_data_tables(records)]
 
 
 def _fair_tables(records: Sequence[Record]) -> list[Table]:
@@ -209,7 +230,7 @@ def _fair_tables(records: Sequence[Record]) -> list[Table]:
                     ours, base = (_by_seed(here, shots, k, measure) for k in (kind, "mean"))
                     row.append(_shown(ours) + ("" if kind == "mean" else f" ({_paired(ours, base)})"))
                 rows.append(row)
-        title = f"{source} → {target}: mean (paired difference to the isotropic prior around the learned mean ± 95 %)"
+        title = f"{source} → {target}: mean (paired difference to the isotropic prior at the same mean ± 95 %)"
         made.append(
             Table(
                 title, ["per class", "prior", "MAP acc", "MAP NLL", "sampled NLL", "linear. NLL", "linear. ECE"], rows
@@ -262,6 +283,23 @@ def _paper_tables(records: Sequence[Record]) -> list[Table]:
     return [Table("The paper's protocol (γ = 1e-5, τ = 1e-5), accuracy in %", columns, rows)]
 
 
+def _all_data_tables(records: Sequence[Record]) -> list[Table]:
+    here = [r for r in records if r.arguments["protocol"] == "all data"]
+    if not here:
+        return []
+    rows = []
+    for kind in ALL_DATA:
+        cells = [r.values for r in here if r.arguments["prior"] == kind]
+        accuracy = {m: [100 * v[f"{m} accuracy"] for v in cells] for m in ("map", "sampled", "linearised")}
+        row = [PRIORS[kind], f"{statistics.mean(accuracy['map']):.1f}"]
+        for method in ("sampled", "linearised"):
+            lost, half = interval([m - a for m, a in zip(accuracy["map"], accuracy[method], strict=True)])
+            row.append(f"{statistics.mean(accuracy[method]):.1f} ({lost:.1f} ± {half:.1f} lost)")
+        rows.append(row)
+    columns = ["prior", "MAP", "sampled, τ = 1", "linearised, τ = 1"]
+    return [Table("All of NotMNIST's training images (10,656 and 1,184 held out), accuracy in %", columns, rows)]
+
+
 COLOURS = {"learned": "#0072b2", "mean": "#d55e00", "zero": "#009e73"}
 
 
@@ -281,6 +319,8 @@ def draw(records: Sequence[Record]) -> Figure:
                 low, high = [m - h for m, h in spreads], [m + h for m, h in spreads]
                 axis.fill_between(shots, low, high, color=COLOURS[kind], alpha=0.15, linewidth=0)
             axis.set(xscale="log", ylabel=("MAP accuracy", "NLL, linearised")[row] if column == 0 else "")
+            axis.set_xticks(shots, [str(n) for n in shots])
+            axis.minorticks_off()
             axis.grid(color="0.9")
             axis.spines[["top", "right"]].set_visible(False)
         axes[0][column].set_title(f"{source} → {target}")
@@ -306,6 +346,12 @@ def _paper_grid(shots: Sequence[int], seeds: int, examples: int) -> list[dict[st
     )  # fmt: skip
 
 
+def _all_data_grid(seeds: int) -> list[dict[str, Any]]:
+    return grid(
+        protocol=["all data"], source=["mnist"], target=["notmnist"], examples=[10000], seed=range(seeds), prior=list(ALL_DATA)
+    )  # fmt: skip
+
+
 PAIRS = [("digits", "mnist"), ("mnist", "notmnist"), ("notmnist", "mnist"), ("mnist", "fashion_mnist")]
 
 TRANSFER = Study(
@@ -313,10 +359,11 @@ TRANSFER = Study(
     claim="A learned prior makes better use of few images than isotropic priors of tuned strength.",
     grid={
         Preset.smoke: [*_fair(PAIRS[:1], [5], 1, 2000, 5), *_paper_grid([10], 1, 2000)],
-        Preset.cpu: [*_fair(PAIRS[:3], [2, 10], 5, 10000, 1), *_paper_grid([10], 5, 10000)],
+        Preset.cpu: [*_fair(PAIRS[:3], [2, 10], 5, 10000, 1), *_paper_grid([10], 5, 60000), *_all_data_grid(5)],
         Preset.paper: [
             *_paper_grid([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], 5, 60000),
             *_fair(PAIRS, [1, 2, 5, 10, 20, 50, 100, 200, 500], 10, 60000, 1),
+            *_all_data_grid(5),
         ],
     },
     cell=cell,
@@ -325,5 +372,9 @@ TRANSFER = Study(
     notes=(
         f"Each prior may try six strengths, chosen by the NLL on the same {HELD_OUT} validation images; temperatures of the "
         f"predictives are chosen likewise from {TEMPERATURES}. {TESTED:,} test images, five seeds, differences paired by seed.",
+        "The prior is learned on 10,000 images of the source (1,200 digits) for the fair protocol and on 60,000 for the paper's.",
+        "From scikit-learn's digits to MNIST, two scans of the same ten classes, the learned prior is clearly better than an "
+        "isotropic one around the same mean, in accuracy and NLL. From MNIST's digits to NotMNIST's letters it is not: what was "
+        "learned about one set of classes holds the network back on another.",
     ),
 )

@@ -374,8 +374,8 @@ TRANSFER = Study(
         f"predictives are chosen likewise from {TEMPERATURES}. {TESTED:,} test images, five seeds, differences paired by seed.",
         "The prior is learned on 10,000 images of the source (1,200 digits) for the fair protocol and on 60,000 for the paper's.",
         "To MNIST, from scikit-learn's digits and from NotMNIST's letters, the learned prior gives a MAP network of clearly "
-        "lower NLL than an isotropic one around the same mean. From MNIST to NotMNIST it does not at two images per class, and costs "
-        "accuracy at both: what was learned about digits holds the network back on letters.",
+        "lower NLL than an isotropic one around the same mean. From MNIST to NotMNIST it does not at two images per class, and "
+        "costs accuracy at both: what was learned about digits holds the network back on letters.",
         "After so few images the posteriors are wide, and the learned one, weak where the source had nothing to say, wider: its "
         "sampled and linearised predictives are often worse than its MAP network, whatever the temperature among the four.",
     ),

@@ -150,10 +150,11 @@ def _resnet18() -> list[Line]:
 
 
 def _resnet50() -> list[Line]:
-    works: tuple[Work, ...] = ("kfac-sampled", "kfoc-sampled", "diagonal-sampled")
+    ours: tuple[Work, ...] = ("kfac-sampled", "kfac-exact", "ekfac-sampled", "kfoc-sampled", "diagonal-sampled")
+    works: tuple[Work, ...] = ("kfac-sampled", "kfac-exact")
     return [
-        *(Line(NAME, work, RESNET50, 1) for work in works),
-        *(Line(name, "kfac-sampled", RESNET50, 1) for name in ON_RESNETS),
+        *(Line(NAME, work, RESNET50, 1, cpu_limit=1200) for work in ours),
+        *(Line(name, work, RESNET50, 1) for name in ON_RESNETS for work in works),
     ]
 
 

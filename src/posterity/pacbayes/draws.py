@@ -1,0 +1,273 @@
+"""Weights drawn anew for every example, at about the price of a forward pass.
+
+A pass over n examples with n independent draws of all weights is what an estimate of a Gibbs risk wants. Layers are reached
+where torch computes them: a linear layer that sees one row an example never has its weights drawn at all, since
+`W a ~ N(Ŵa, ·)` can be drawn itself (local reparametrisation, exact in distribution). Kernels of convolutions are drawn,
+one per example, and applied as one grouped convolution.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from posterity.algebra import Matrix
+from posterity.blocks import Block, run_with, write_blocks
+from posterity.blocks.base import with_ones
+from posterity.curvature.batches import Batch
+
+CONVOLUTIONS = {torch.conv1d, torch.conv2d, torch.conv3d}
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A block's normal distribution as W = mean + left (deviation ⊙ Z) right, Z standard normal.
+
+    Any of its tensors may carry a gradient. `left` and `right` are None where they are the identity.
+    """
+
+    mean: Float[Tensor, "out inp"]
+    left: Float[Tensor, "out out"] | None
+    right: Float[Tensor, "inp inp"] | None
+    deviation: Float[Tensor, "out inp"]
+
+    @classmethod
+    def of(cls, mean: Tensor, precision: Matrix) -> Spread:
+        frame = precision.frame()
+        left, right = (None if _is_identity(x) else x for x in (frame.left, frame.right))
+        return cls(mean, None if left is None else left.mT.contiguous(), right, frame.values.rsqrt())
+
+    def to(self, like: Tensor) -> Spread:
+        left, right = (None if x is None else x.to(like) for x in (self.left, self.right))
+        return Spread(self.mean.to(like), left, right, self.deviation.to(like))
+
+    def moved(self, x: Float[Tensor, "*batch out inp"]) -> Float[Tensor, "*batch out inp"]:
+        """left x right."""
+        x = x if self.right is None else x @ self.right
+        return x if self.left is None else self.left @ x
+
+    def draw(self, n: int, generator: torch.Generator | None) -> Float[Tensor, "n out inp"]:
+        """n independent matrices."""
+        out, inp = self.mean.shape
+        # The outputs lead, so that either side is one large product rather than n small ones.
+        z = _noise((out, n, inp), self.mean, generator) * self.deviation[:, None, :]
+        z = z if self.left is None else (self.left @ z.view(out, n * inp)).view(out, n, inp)
+        z = z if self.right is None else z @ self.right
+        return (z + self.mean[:, None, :]).transpose(0, 1)
+
+    def noise(
+        self, a: Float[Tensor, "n inp"], generator: torch.Generator | None, repeats: int = 1
+    ) -> Float[Tensor, "m out"]:
+        """(W − mean) a with another W for every row and repeat: its entries are independent in the left basis."""
+        u = a if self.right is None else a @ self.right.mT
+        variance = u.square() @ self.deviation.square().mT
+        # A row of zeros has no noise, and the root no slope there.
+        z = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+        z = z if repeats == 1 else z.repeat_interleave(repeats, 0)
+        z = z * _noise(tuple(z.shape), z, generator)
+        return z if self.left is None else z @ self.left.mT
+
+
+class DrawnNetwork:
+    """A network whose weights are distributions: `outputs(batch)` draws them once for every example.
+
+    `drawable` tells whether every block can be reached so; attention, embeddings and norm layers cannot, nor can
+    layers that fold other dimensions into the batch. Those networks are drawn as a whole instead.
+    """
+
+    def __init__(self, model: nn.Module, blocks: Mapping[str, Block], spreads: Mapping[str, Spread]) -> None:
+        self.model, self.blocks, self.spreads = model, blocks, spreads
+        self.explicit: frozenset[str] = frozenset()
+
+    def look(self, batch: Batch) -> bool:
+        """One plain pass that finds out how each block is called; False if some block cannot be drawn per example."""
+        calls = _Calls()
+        weights = self._weights()
+        with torch.no_grad(), _Watching(calls, self._keys(weights)):
+            _run(self.model, weights, batch)
+        self.explicit = frozenset(
+            name for name, count in calls.count.items() if count > 1 or name in calls.with_positions
+        )
+        reached = set(calls.count) == set(self.blocks)
+        return reached and not calls.odd and all(n == batch.count for n in calls.examples)
+
+    def outputs(self, batch: Batch, generator: torch.Generator | None = None, repeats: int = 1) -> Tensor:
+        """The network's outputs, every example `repeats` times in a row, each time through weights of its own.
+
+        Gradients flow into the spreads. Layers that see the data itself look at an example once for all its repeats.
+        """
+        weights = self._weights()
+        batch = repeated(batch, repeats)
+        data = {id(x) for x in (*batch.positional, *batch.named.values())}
+        with _Drawing(self._keys(weights), self.spreads, self.blocks, self.explicit, generator, data, repeats):
+            return _run(self.model, weights, batch)
+
+    def whole(self, batch: Batch, generator: torch.Generator | None = None, repeats: int = 1) -> Tensor:
+        """The same with all examples through one draw of the weights, which any kind of block allows."""
+        batch = repeated(batch, repeats)
+        drawn = {name: spread.draw(1, generator)[0] for name, spread in self.spreads.items()}
+        return _run(self.model, write_blocks(self.blocks, drawn), batch)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return write_blocks(self.blocks, {name: spread.mean for name, spread in self.spreads.items()})
+
+    def _keys(self, weights: Mapping[str, Tensor]) -> dict[int, str]:
+        return {id(weights[block.parameters["weight"]]): name for name, block in self.blocks.items()}
+
+
+def _run(model: nn.Module, weights: dict[str, Tensor], batch: Batch) -> Tensor:
+    outputs: Tensor = run_with(_Named(model, batch), {f"model.{name}": value for name, value in weights.items()})
+    return outputs
+
+
+class _Named(nn.Module):
+    """A network on one batch: what mapping of inputs it takes is the batch's to know."""
+
+    def __init__(self, model: nn.Module, batch: Batch) -> None:
+        super().__init__()
+        self.model, self.batch = model, batch
+
+    def forward(self) -> Tensor:
+        return self.batch.outputs(self.model)
+
+
+class _Calls:
+    """How the blocks of a network are called."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+        self.with_positions: set[str] = set()
+        self.examples: set[int] = set()
+        self.odd = False
+
+
+class _Watching(TorchFunctionMode):
+    def __init__(self, calls: _Calls, keys: Mapping[int, str]) -> None:
+        super().__init__()
+        self.calls, self.keys = calls, keys
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = _arguments(func, args, kwargs or {})
+        if given is not None and id(given[1]) in self.keys:
+            name, x = self.keys[id(given[1])], given[0]
+            self.calls.count[name] += 1
+            self.calls.examples.add(len(x))
+            if func is F.linear and x.ndim > 2:
+                self.calls.with_positions.add(name)
+            if func in CONVOLUTIONS and x.ndim != given[1].ndim:
+                self.calls.odd = True
+        return func(*args, **(kwargs or {}))
+
+
+class _Drawing(TorchFunctionMode):
+    def __init__(
+        self,
+        keys: Mapping[int, str],
+        spreads: Mapping[str, Spread],
+        blocks: Mapping[str, Block],
+        explicit: frozenset[str],
+        generator: torch.Generator | None,
+        data: set[int],
+        repeats: int,
+    ) -> None:
+        super().__init__()
+        self.keys, self.spreads, self.blocks, self.explicit = keys, spreads, blocks, explicit
+        self.generator, self.data, self.repeats = generator, data, repeats
+        self.drawn: dict[str, dict[str, Tensor]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given = _arguments(func, args, kwargs)
+        name = None if given is None else self.keys.get(id(given[1]))
+        if given is None or name is None:
+            return func(*args, **kwargs)
+        x, weight, bias = given
+        repeats = self.repeats if id(x) in self.data else 1
+        if func is F.linear and name not in self.explicit:
+            x = x[::repeats]
+            rows = with_ones(x) if self.blocks[name].layer.bias else x
+            mean = F.linear(x, weight, bias)
+            mean = mean if repeats == 1 else mean.repeat_interleave(repeats, 0)
+            return mean + self.spreads[name].noise(rows, self.generator, repeats)
+        own = self._weights(name, len(x))
+        if self.blocks[name].layer.bias:
+            bias = own["bias"]
+        elif bias is not None:
+            bias = bias.expand(len(x), -1)
+        if func is F.linear:
+            return _linear(x, own["weight"], bias)
+        return _convolve(func, x, own["weight"], bias, _options(args, kwargs), repeats)
+
+    def _weights(self, name: str, n: int) -> dict[str, Tensor]:
+        """Drawn once a pass: a layer that is called twice is the same layer."""
+        if name not in self.drawn:
+            self.drawn[name] = self.blocks[name].layer.write(self.spreads[name].draw(n, self.generator))
+        return self.drawn[name]
+
+
+def _arguments(func: Any, args: Any, kwargs: Any) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """(input, weight, bias) of a layer's call."""
+    if func is not F.linear and func not in CONVOLUTIONS:
+        return None
+    bound = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+    return bound["input"], bound["weight"], bound.get("bias")
+
+
+def _options(args: Any, kwargs: Any) -> dict[str, Any]:
+    names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+    bound = dict(zip(names, args, strict=False)) | kwargs
+    return {key: value for key, value in bound.items() if key not in ("input", "weight", "bias")}
+
+
+def _linear(x: Tensor, weight: Float[Tensor, "n out inp"], bias: Float[Tensor, "n out"] | None) -> Tensor:
+    rows = x.reshape(len(x), -1, x.shape[-1]) @ weight.mT
+    rows = rows if bias is None else rows + bias[:, None, :]
+    return rows.view(*x.shape[:-1], -1)
+
+
+def _convolve(
+    func: Any, x: Tensor, weight: Tensor, bias: Tensor | None, options: dict[str, Any], repeats: int
+) -> Tensor:
+    """A kernel per example: the examples become groups of one convolution."""
+    n = len(x)
+    groups = options.pop("groups", 1)
+    # An example's repeats are further outputs of its group, where the group is one.
+    repeats = repeats if groups == 1 else 1
+    together = func(
+        x[::repeats].reshape(1, -1, *x.shape[2:]),
+        weight.flatten(0, 1),
+        None if bias is None else bias.reshape(-1),
+        groups=n // repeats * groups,
+        **options,
+    )
+    result: Tensor = together.view(n, -1, *together.shape[2:])
+    return result
+
+
+def repeated(batch: Batch, times: int) -> Batch:
+    """Every example this many times in a row."""
+
+    def again(x: Any) -> Any:
+        return x.repeat_interleave(times, 0) if isinstance(x, Tensor) else x
+
+    if times == 1:
+        return batch
+    named = {key: again(value) for key, value in batch.named.items()}
+    return Batch(tuple(map(again, batch.positional)), named, again(batch.targets), batch.index)
+
+
+def _noise(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
+    where = like.device if generator is None else generator.device
+    return torch.randn(shape, dtype=like.dtype, device=where, generator=generator).to(like.device)
+
+
+def _is_identity(x: Tensor) -> bool:
+    return bool((x == torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)).all())

@@ -25,7 +25,17 @@ from posterity.curvature import (
 from posterity.errors import PosterityError
 from posterity.gaussian import Card, Gaussian, load
 from posterity.laplace import Fit, History, Scales, isotropic, learn, log_evidence, train, tune_strength, update
-from posterity.pacbayes import Tuned, tune
+from posterity.pacbayes import (
+    Certificate,
+    Tuned,
+    certify,
+    gibbs_risk,
+    optimise,
+    recursive,
+    sample_then_evaluate,
+    split_prior,
+    tune,
+)
 from posterity.predictive import Prediction, Scores, ood_auroc, predict, reliability, score, selective_accuracy
 from posterity.version import __version__
 
@@ -36,6 +46,7 @@ __all__ = [
     "Bernoulli",
     "Card",
     "Categorical",
+    "Certificate",
     "Curvature",
     "Dense",
     "Diagonal",
@@ -52,16 +63,22 @@ __all__ = [
     "Scores",
     "Tuned",
     "__version__",
+    "certify",
     "estimate",
+    "gibbs_risk",
     "isotropic",
     "learn",
     "load",
     "log_evidence",
     "ood_auroc",
+    "optimise",
     "predict",
+    "recursive",
     "reliability",
+    "sample_then_evaluate",
     "score",
     "selective_accuracy",
+    "split_prior",
     "train",
     "tune",
     "tune_strength",

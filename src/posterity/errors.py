@@ -120,6 +120,45 @@ class NoDataSet(PosterityError):
     """A data set is not where it should be, or is not what it should be."""
 
 
+# --- pacbayes --------------------------------------------------------------------------------------
+
+
+class NoCertificate(PosterityError):
+    """A certificate was asked for that would not hold; the subclass tells why."""
+
+
+class Overlap(NoCertificate):
+    """The prior has seen examples that are to certify it."""
+
+
+class UnknownPast(NoCertificate):
+    """A prior that was learned from data does not tell from which."""
+
+
+class Unfrozen(NoCertificate):
+    """The network computes with something that has no prior and may depend on the data."""
+
+
+class UndeclaredChoice(NoCertificate):
+    """A prior was chosen by the data that is to certify it, and the choices were not counted."""
+
+
+class InfiniteDivergence(NoCertificate):
+    """Posterior and prior are infinitely far apart, or their divergence cannot be computed."""
+
+
+class AveragedPredictor(NoCertificate):
+    """A bound on single draws of the weights says nothing of the average over draws."""
+
+
+class UnknownNetwork(PosterityError):
+    """A network was named that cannot be found or built."""
+
+
+class BadAudit(PosterityError):
+    """A certificate's record is damaged, or its numbers do not follow from each other."""
+
+
 # --- files -----------------------------------------------------------------------------------------
 
 

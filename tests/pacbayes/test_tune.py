@@ -25,9 +25,9 @@ def random_landscape(seed: int) -> Landscape:
 def test_per_layer_scales_never_beat_the_one_number_optimum(seed, bound):
     landscape = random_landscape(seed)
     best = one_number(landscape, bound)
-    published = per_layer(landscape, bound, steps=3000 if bound == "mcallester" else 200)
+    published = per_layer(landscape, bound)
     assert best.bound <= published.bound + 1e-9
-    assert published.bound <= best.bound * 1.1  # and the search does find its way there
+    assert published.bound <= best.bound * 1.05  # and the search does find its way there
 
 
 def test_no_single_direction_can_be_improved_either():

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from posterity import __version__
 from posterity.cli import prior, study
+from posterity.cli.certify import audit, certify
 from posterity.cli.demo import demo
 from posterity.errors import PosterityError
 
@@ -28,6 +29,8 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_show_locals=False)
+app.command()(audit)
+app.command()(certify)
 app.command()(demo)
 app.add_typer(prior.app, name="prior")
 app.add_typer(study.app, name="study")

@@ -17,8 +17,11 @@ from posterity.curvature.batches import Batch, Data, batches, check_data
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData
 
+Hashes = Int[Tensor, " n"]
+"""One 64-bit number for each example."""
 
-def example_hashes(data: Data, batch_size: int = 1024) -> Int[Tensor, " n"]:
+
+def example_hashes(data: Data, batch_size: int = 1024) -> Hashes:
     """One 64-bit hash for each example's *input*, sorted: the order and the batches of the data leave no trace.
 
     Numbers count, not how they are stored: floating point is rounded to float32, a whole number equals the same number

@@ -29,6 +29,10 @@ class Card:
     seed: int | None = None
     source: str = ""
     """A fingerprint of all data learned from."""
+    chosen: str = ""
+    """A fingerprint of further data by which its strength was chosen: certificates on it must count the choices."""
+    frozen: str = ""
+    """A fingerprint of all that the network computes with beside the blocks: frozen weights, norm statistics."""
     hashes: Tensor | None = field(default=None, repr=False, compare=False)
     """One 64-bit hash per example learned from, sorted: certificates refuse data that is in here."""
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -13,8 +13,11 @@ from posterity.errors import DamagedFile, FutureVersion
 from posterity.gaussian.card import Card
 from posterity.gaussian.parts import KINDS
 
-FORMAT = 1
+FORMAT = 2
 """A field more, or another meaning of one, raises it. Older formats stay readable."""
+
+SINCE_2 = ("chosen", "frozen")
+"""Fields of the card that format 1 has not."""
 
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 ORDERS = ("rows", "columns")
@@ -85,7 +88,7 @@ class Header:
                 raise DamagedFile(f"{times} blocks are called {name!r}.")
         return cls(
             blocks,
-            _card(fields["card"]),
+            _card(fields["card"], version),
             fields["hashes"].optional(lambda place: place.integer(0)),
             fields["written_by"].table(_Place.text),
         )
@@ -195,12 +198,15 @@ def _card_to_json(card: Card) -> dict[str, Any]:
         "compression": {name: float(error) for name, error in card.compression.items()},
         "seed": card.seed,
         "source": card.source,
+        "chosen": card.chosen,
+        "frozen": card.frozen,
         "versions": dict(card.versions),
     }
 
 
-def _card(place: _Place) -> Card:
-    fields = place.fields(*_card_to_json(Card()))
+def _card(place: _Place, version: int) -> Card:
+    known = [name for name in _card_to_json(Card()) if version > 1 or name not in SINCE_2]
+    fields = place.fields(*known)
     return Card(
         text=fields["text"].text(),
         licence=fields["licence"].text(),
@@ -214,6 +220,8 @@ def _card(place: _Place) -> Card:
         # torch takes seeds from the whole range of signed and unsigned 64-bit numbers.
         seed=fields["seed"].optional(lambda seed: seed.integer(-(2**63), 2**64 - 1)),
         source=fields["source"].text(),
+        chosen=fields["chosen"].text() if version > 1 else "",
+        frozen=fields["frozen"].text() if version > 1 else "",
         versions=fields["versions"].table(_Place.text),
     )
 

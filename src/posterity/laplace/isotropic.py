@@ -14,6 +14,7 @@ from posterity.algebra import scaled_identity
 from posterity.blocks import Block, Selection, find_blocks, read_blocks
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Card, Gaussian
+from posterity.laplace.frozen import frozen_fingerprint
 
 log = logging.getLogger("posterity")
 
@@ -46,7 +47,8 @@ def isotropic(
                 raise BlockMismatch(f"the mean has no matrix for the blocks {sorted(missing)}.")
             centre = {name: mean[name].detach().clone() for name in present}
     identities = {name: scaled_identity(precision, block.shape) for name, block in found.items()}
-    return Gaussian(centre, identities, Card(precision=precision, architecture=architecture(found)))
+    card = Card(precision=precision, architecture=architecture(found), frozen=frozen_fingerprint(model, found))
+    return Gaussian(centre, identities, card)
 
 
 def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Gaussian:

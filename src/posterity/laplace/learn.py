@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from posterity.blocks import find_blocks
 from posterity.curvature import KFOC, Categorical, Curvature, Data, Estimator, Likelihood, estimate
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.curvature.workers import Workers
 from posterity.gaussian import Card, Gaussian
 from posterity.laplace.evidence import tune_strength
+from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.isotropic import fitted, isotropic
 from posterity.laplace.scales import Scales
 from posterity.laplace.source import split
@@ -61,7 +63,7 @@ def learn(
     )
     history = train(model, data, prior, likelihood, generator=generator, **options)
     # The split that was trained with: what was held out stays unseen.
-    part, _ = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
+    part, held = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
     curvature = estimate(
         model,
         part,
@@ -75,15 +77,16 @@ def learn(
     prior = prior if prior.is_compressed else prior.compress()
     scales = scales or tune_strength(prior, model, curvature)
     posterior = update(prior, model, curvature, scales)
-    return Fit(
-        model, prior, replace(posterior, card=_signed(posterior.card, part, history)), curvature, scales, history
-    )
+    # What was held out decided when to stop: it has been seen too.
+    signed = _signed(posterior.card, [part, *([] if held is None else [held])], history)
+    frozen = frozen_fingerprint(model, find_blocks(model, lambda name, module: name in prior.mean))
+    return Fit(model, prior, replace(posterior, card=replace(signed, frozen=frozen)), curvature, scales, history)
 
 
-def _signed(card: Card, data: Data, history: History) -> Card:
+def _signed(card: Card, seen: list[Data], history: History) -> Card:
     """The card with the data it now has seen, so that a certificate can refuse to use it again."""
-    fresh = example_hashes(data)
-    hashes = fresh if card.hashes is None else torch.cat((card.hashes, fresh)).sort().values
+    before = [] if card.hashes is None else [card.hashes]
+    hashes = torch.cat([*before, *map(example_hashes, seen)]).sort().values
     return replace(card, hashes=hashes, source=data_fingerprint(hashes), seed=history.seed)
 
 

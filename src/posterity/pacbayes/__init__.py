@@ -1,4 +1,4 @@
-"""How far to trust a posterior: PAC-Bayes bounds, the approximate risk, and scales of least bound."""
+"""How far to trust a posterior: PAC-Bayes bounds, the approximate risk, scales of least bound, and certificates that hold."""
 
 from posterity.pacbayes.bounds import (
     binary_kl,
@@ -10,21 +10,44 @@ from posterity.pacbayes.bounds import (
     mcallester,
     quadratic,
 )
+from posterity.pacbayes.certificate import Certificate, Holdout
+from posterity.pacbayes.certify import certify
+from posterity.pacbayes.few_shot import sample_then_evaluate
+from posterity.pacbayes.gibbs import gibbs_risk
+from posterity.pacbayes.grid_search import grid_search
+from posterity.pacbayes.optimise import optimise
+from posterity.pacbayes.projection import Catoni, McAllester
+from posterity.pacbayes.recursive import recursive
 from posterity.pacbayes.risk import Landscape
-from posterity.pacbayes.tune import Tuned, one_number, per_layer, tune
+from posterity.pacbayes.split_prior import Refined, split_prior
+from posterity.pacbayes.tune import OneNumber, PerLayer, Tuned, one_number, per_layer, tune
 
 __all__ = [
+    "Catoni",
+    "Certificate",
+    "Holdout",
     "Landscape",
+    "McAllester",
+    "OneNumber",
+    "PerLayer",
+    "Refined",
     "Tuned",
     "binary_kl",
     "catoni",
     "catoni_best",
+    "certify",
+    "gibbs_risk",
+    "grid_search",
     "klinv",
     "lambda_bound",
     "maurer",
     "mcallester",
     "one_number",
+    "optimise",
     "per_layer",
     "quadratic",
+    "recursive",
+    "sample_then_evaluate",
+    "split_prior",
     "tune",
 ]

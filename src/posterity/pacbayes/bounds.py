@@ -86,8 +86,15 @@ def catoni_best(risk: float, kl: float, n: int, delta: float) -> tuple[float, fl
     The paper's figure: an *estimate* of a bound, since c is chosen after the fact without a union bound.
     As a function of the risk it equals klinv(risk, (KL + ln(1/δ))/n) for risks up to one.
     """
-    log_c = minimise(lambda t: catoni(risk, kl, n, delta, math.exp(t)), -20.0, 8.0)
-    c = math.exp(log_c)
+    _sizes(kl, n, delta)
+    if not 0 < risk < 1:
+        # Beyond a risk of one there is no inverse; at zero the best c is without end.
+        log_c = minimise(lambda t: catoni(risk, kl, n, delta, math.exp(t)), -20.0, 8.0)
+        return catoni(risk, kl, n, delta, math.exp(log_c)), math.exp(log_c)
+    # The tangent of kl at the inverse: its slope in the risk is −c.
+    p = klinv(risk, (kl - math.log(delta)) / n)
+    slope = math.log(p / risk) + math.log1p(-risk) - math.log1p(-min(p, 1 - 1e-16))
+    c = min(max(slope, math.exp(-20.0)), math.exp(8.0))
     return catoni(risk, kl, n, delta, c), c
 
 

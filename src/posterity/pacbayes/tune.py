@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from posterity.curvature import Curvature
 from posterity.gaussian import Gaussian
-from posterity.laplace import Scales
+from posterity.laplace import Scales, tune_strength
 from posterity.laplace.evidence import minimise
 from posterity.pacbayes.bounds import catoni_best, maurer, mcallester
 from posterity.pacbayes.risk import Landscape
 
 BoundName = Literal["catoni", "mcallester", "maurer"]
+ScaleName = Literal["alpha", "beta", "temperature"]
+EVERY_SCALE: tuple[ScaleName, ...] = ("alpha", "beta", "temperature")
 
 
 @dataclass(frozen=True)
@@ -30,20 +32,52 @@ class Tuned:
     kl: float
 
 
+@dataclass(frozen=True)
+class OneNumber:
+    """The optimum over all covariances: α = τ = 1 and one β, by a one-dimensional search."""
+
+
+@dataclass(frozen=True)
+class PerLayer:
+    """The published search: Adam over the logarithms of α, β, τ of every block. `free` names those that may change.
+
+    With `shared` all blocks have the same.
+    """
+
+    steps: int = 3000
+    lr: float = 0.05
+    free: tuple[ScaleName, ...] = EVERY_SCALE
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.free or (odd := set(self.free) - set(EVERY_SCALE)):
+            raise ValueError(f"free scales are some of {EVERY_SCALE}, not {self.free or odd}")
+
+
 def tune(
     prior: Gaussian,
     model: nn.Module | Mapping[str, Tensor],
     curvature: Curvature,
-    bound: BoundName = "catoni",
+    bound: BoundName | Literal["evidence"] = "catoni",
     delta: float = 0.1,
+    search: OneNumber | PerLayer | None = None,
 ) -> Tuned:
-    """The scales of least bound estimate: α = τ = 1 and one β for all blocks, by a one-dimensional search.
+    """The scales of least bound estimate, without data: for a target's posterior, or for a source prior on its own data.
 
     For any objective that grows with risk and KL the best covariance is that of some shared β: in coordinates where the
-    prior is the identity, w·E·s + s − ln s is least at s = 1/(1 + wE) for each direction, and w is the same for all.
+    prior is the identity, w·E·s + s − ln s is least at s = 1/(1 + wE) for each direction, and w is the same for all. So
+    `OneNumber` is the default, and `PerLayer` the published search, which never finds better. "evidence" maximises the
+    marginal likelihood over the prior's strength instead; the bound told with it is Catoni's.
     """
     prior = prior if prior.is_compressed else prior.compress()
-    return one_number(Landscape.of(prior, model, curvature), bound, delta)
+    landscape = Landscape.of(prior, model, curvature)
+    if bound == "evidence":
+        scales = tune_strength(prior, model, curvature)
+        aer, kl = landscape.aer(scales), landscape.kl(scales)
+        return Tuned(scales, catoni_best(aer, kl, landscape.count, delta)[0], aer, kl)
+    if isinstance(search, PerLayer):
+        return per_layer(landscape, bound, delta, search)
+    return one_number(landscape, bound, delta)
 
 
 def one_number(landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1) -> Tuned:
@@ -65,20 +99,23 @@ def one_number(landscape: Landscape, bound: BoundName = "catoni", delta: float =
 
 
 def per_layer(
-    landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1, steps: int = 3000, lr: float = 0.05
+    landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1, search: PerLayer | None = None
 ) -> Tuned:
-    """The published way: Adam over log α, log β, log τ of every block. Never better than `one_number`."""
+    """The published way, from a landscape. Never better than `one_number`."""
+    search = search or PerLayer()
     names = list(landscape.spectra)
-    logs = torch.zeros(len(names), 3, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.Adam([logs], lr=lr)
+    logs = torch.zeros(1 if search.shared else len(names), 3, dtype=torch.float64, requires_grad=True)
+    allowed = torch.tensor([float(name in search.free) for name in EVERY_SCALE], dtype=torch.float64)
+    optimiser = torch.optim.Adam([logs], lr=search.lr)
     decay = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.999999)
     objective = _smooth(bound)
-    best, best_value = logs.detach().clone(), math.inf
-    for _ in range(steps):
-        aer, kl = _differentiable(landscape, logs)
+    best, best_value = torch.zeros(len(names), 3, dtype=torch.float64), math.inf
+    for _ in range(search.steps):
+        every = (logs * allowed).expand(len(names), 3)
+        aer, kl = _differentiable(landscape, every)
         loss = objective(aer, kl, landscape.count, delta)
         if loss.item() < best_value:
-            best, best_value = logs.detach().clone(), loss.item()
+            best, best_value = every.detach().clone(), loss.item()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

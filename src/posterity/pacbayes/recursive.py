@@ -1,0 +1,211 @@
+"""Certificates by recursion: the posterior of every chunk is the prior of the next, and no chunk's evidence is lost.
+
+A split prior pays with the examples that refined it: they certify nothing. Here each of T posteriors is compared with the one
+before (Wu et al., "Recursive PAC-Bayes", 2024):
+
+    risk(ρ_t) = [risk(ρ_t) − γ risk(ρ_{t−1})] + γ risk(ρ_{t−1})
+
+The bracket is small, so that its bound is tight, and it is certified by all chunks from t on; the rest is the bound of the
+step before. The bracket's loss takes the values −γ, 0, 1−γ and 1, and is bounded as a sum of three coins (split-kl).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.bars import bar
+from posterity.blocks import Block
+from posterity.curvature import Categorical
+from posterity.curvature.batches import Batch
+from posterity.curvature.hashes import data_fingerprint, example_hashes
+from posterity.errors import NoData, UnsupportedLayer
+from posterity.gaussian import Gaussian
+from posterity.pacbayes.bounds import klinv
+from posterity.pacbayes.certify import DRAWS_SHARE, divergence
+from posterity.pacbayes.draws import DrawnNetwork, Spread
+from posterity.pacbayes.gibbs import zero_one
+from posterity.pacbayes.optimise import optimise
+from posterity.pacbayes.refusals import checked
+from posterity.version import __version__
+
+GAMMA = 0.5
+"""How much of the step before is subtracted: fixed in advance."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One posterior beside the one before it: the shares of replicates with a loss of at least each level, and their bounds."""
+
+    n: int
+    replicates: int
+    kl: float
+    levels: tuple[float, ...]
+    """Where the loss steps up, the lowest value first."""
+    shares: tuple[float, ...]
+    bound: float
+    """On the risk of this step's posterior."""
+
+
+@dataclass(frozen=True)
+class RecursiveCertificate:
+    """A bound on the risk of networks drawn from the last posterior, with every step that leads to it."""
+
+    bound: float
+    confidence: float
+    gibbs: float
+    steps: tuple[Step, ...]
+    prior: str = ""
+    posterior: str = ""
+    data: str = ""
+    checks: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"risk, at {100 * self.confidence:g} %   ≤ {self.bound:.4f}   error of a network drawn anew"]
+        for t, step in enumerate(self.steps, 1):
+            lines.append(f"step {t}   n {step.n:,}   KL {step.kl:,.1f} nats   risk ≤ {step.bound:.4f}")
+        return "\n".join([*lines, *(f"checked   {check}" for check in self.checks)])
+
+
+@dataclass(frozen=True, eq=False)
+class Recursive:
+    posterior: Gaussian
+    certificate: RecursiveCertificate
+
+
+def recursive(
+    model: nn.Module,
+    prior: Gaussian,
+    data: tuple[Tensor, Tensor],
+    confidence: float = 0.95,
+    *,
+    chunks: int = 4,
+    epochs: int = 10,
+    passes: int = 10,
+    grid: int = 1,
+    trust_prior: bool = False,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+    **optimising: Any,
+) -> Recursive:
+    """Learn from the data in chunks, each as large as all before it, and certify with all of them.
+
+    Every posterior is optimised on its chunk from the one before. The last chunk is half the data. `optimising` goes to
+    `optimise`.
+    """
+    if chunks < 1:
+        raise ValueError(f"chunks is at least 1, not {chunks}")
+    x, y = data
+    n = len(y)
+    edges = [0, *(n >> (chunks - t) for t in range(1, chunks + 1))]
+    if edges[1] < 1:
+        raise NoData(f"{n} examples cannot be cut into {chunks} chunks that double in size.")
+    order = torch.randperm(n, generator=generator)
+    x, y = x[order], y[order]
+    hashes = example_hashes((x, y))
+    blocks, checks = checked(model, prior, prior, hashes, grid, trust_prior)
+    delta_draws = DRAWS_SHARE * (1 - confidence)
+    delta = 1 - confidence - delta_draws
+    before, bound, gibbs = prior, 1.0, 1.0
+    steps: list[Step] = []
+    for t, (start, stop) in enumerate(pairwise(edges)):
+        chunk, later = (x[start:stop], y[start:stop]), (x[start:], y[start:])
+        after = optimise(
+            model,
+            before,
+            before,
+            chunk,
+            confidence=confidence,
+            epochs=epochs,
+            generator=generator,
+            progress=progress,
+            **optimising,
+        )
+        kl = sum(divergence(after, before).values())
+        levels = (0.0, 1.0) if t == 0 else (-GAMMA, 0.0, 1 - GAMMA, 1.0)
+        losses = _losses(model, blocks, after, before if t else None, later, passes, generator, progress)
+        shares = tuple(float((losses >= level - 1e-9).double().mean()) for level in levels[1:])
+        bound = _bound(levels, shares, kl, len(later[1]), len(losses), delta, delta_draws, chunks, grid, bound)
+        # Losses of 1 and 1 − γ are errors of the new draw; 0 and −γ are not.
+        gibbs = float((losses > 0).double().mean())
+        steps.append(Step(len(later[1]), len(losses), kl, levels, shares, bound))
+        before = after
+    record = RecursiveCertificate(
+        bound,
+        confidence,
+        gibbs,
+        tuple(steps),
+        prior.fingerprint(),
+        before.fingerprint(),
+        data_fingerprint(hashes),
+        checks,
+        {"posterity": __version__, "torch": str(torch.__version__)},
+    )
+    return Recursive(replace(before, card=prior.card), record)
+
+
+def _bound(
+    levels: tuple[float, ...],
+    shares: tuple[float, ...],
+    kl: float,
+    n: int,
+    replicates: int,
+    delta: float,
+    delta_draws: float,
+    chunks: int,
+    grid: int,
+    before: float,
+) -> float:
+    """The lowest level plus each step up, weighed by a bound on how often it is taken; every coin pays its part of δ."""
+    coins = chunks * len(shares)
+    total = levels[0]
+    for low, high, share in zip(levels, levels[1:], shares, strict=False):
+        upper = klinv(share, math.log(coins / delta_draws) / replicates)
+        total += (high - low) * klinv(upper, (kl + math.log(2 * grid * coins * math.sqrt(n) / delta)) / n)
+    return min(1.0, total if len(levels) == 2 else total + GAMMA * before)
+
+
+@torch.no_grad()
+def _losses(
+    model: nn.Module,
+    blocks: dict[str, Block],
+    after: Gaussian,
+    before: Gaussian | None,
+    data: tuple[Tensor, Tensor],
+    passes: int,
+    generator: torch.Generator | None,
+    progress: bool,
+) -> Tensor:
+    """Error of a draw from one posterior less γ times that of a draw from the other: one replicate an example and pass."""
+    like = next(model.parameters())
+    networks = [
+        DrawnNetwork(model, blocks, {k: Spread.of(g.mean[k], g.precision[k]).to(like) for k in blocks})
+        for g in (after, *([] if before is None else [before]))
+    ]
+    found, modes = [], {module: module.training for module in model.modules()}
+    bars = bar()
+    bars.disable = not progress
+    try:
+        model.eval()
+        for network in networks:
+            if not network.look(Batch((data[0][:2].to(like.device),), {}, data[1][:2])):
+                raise UnsupportedLayer("recursive certificates need a network of linear layers and convolutions alone.")
+        with bars:
+            task = bars.add_task("drawing networks", total=len(data[1]))
+            for images, labels in zip(data[0].split(32), data[1].split(32), strict=True):
+                batch = Batch((images.to(like.device),), {}, labels.to(like.device))
+                targets = batch.targets.repeat_interleave(passes)
+                wrong = [zero_one(Categorical(), net.outputs(batch, generator, passes), targets) for net in networks]
+                found.append(wrong[0] if before is None else wrong[0] - GAMMA * wrong[1])
+                bars.advance(task, len(labels))
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    return torch.cat(found)

@@ -1,0 +1,96 @@
+"""Posterior becomes prior inside one task: the first part of the data learns it, the rest certifies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from posterity.curvature import Data
+from posterity.errors import NoData
+from posterity.gaussian import Gaussian
+from posterity.laplace import Fit, learn
+from posterity.laplace.source import split
+from posterity.pacbayes.certificate import Certificate
+from posterity.pacbayes.certify import certify
+from posterity.pacbayes.gibbs import gibbs_risk
+from posterity.pacbayes.optimise import optimise
+
+TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+
+
+@dataclass(frozen=True)
+class Refined:
+    """A prior refined on part of the data, and the rest, which it has not seen."""
+
+    fit: Fit
+    prior: Gaussian
+    temperature: float
+    """What the posterior of the first part was cooled by to become the prior: chosen on that part alone."""
+    rest: Data
+
+    def certify(
+        self,
+        confidence: float = 0.95,
+        *,
+        epochs: int = 0,
+        generator: torch.Generator | None = None,
+        progress: bool = True,
+        **options: Any,
+    ) -> Certificate:
+        """Certify by the rest; with `epochs`, a posterior that is first optimised for the bound on it."""
+        posterior = self.prior
+        if epochs:
+            posterior = optimise(
+                self.fit.model,
+                self.prior,
+                self.prior,
+                self.rest,
+                confidence=confidence,
+                epochs=epochs,
+                generator=generator,
+                progress=progress,
+                **options,
+            )
+        return certify(
+            self.fit.model, posterior, self.prior, self.rest, confidence, generator=generator, progress=progress
+        )
+
+
+def split_prior(
+    model: nn.Module,
+    data: Data,
+    prior: Gaussian | None = None,
+    *,
+    share: float = 0.5,
+    temperatures: tuple[float, ...] = TEMPERATURES,
+    tolerance: float = 0.002,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+    **learning: Any,
+) -> Refined:
+    """Refine the prior on a share of the data, in a random order, and keep the rest for certifying.
+
+    The posterior of the share is often too wide for single draws to classify well. It is cooled to the warmest of the
+    `temperatures` whose draws err at most `tolerance` more, on the share itself, than those of the coldest: a choice that the
+    rest has no part in. `learning` goes to `learn`.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"the share of the data that refines the prior lies between 0 and 1, not {share}")
+    seed = int(torch.randint(2**62, (), generator=generator))
+    rest, first = split(data, share, torch.Generator().manual_seed(seed))
+    if first is None:
+        raise NoData(f"a share of {share} leaves no example to refine the prior with.")
+    fit = learn(model, first, prior, generator=generator, progress=progress, **learning)
+    wide = fit.posterior
+    if not temperatures:
+        return Refined(fit, wide, 1.0, rest)
+    errors = {
+        t: gibbs_risk(model, wide.tempered(t), first, passes=1, generator=generator, progress=progress).error
+        for t in temperatures
+    }
+    allowed = errors[min(temperatures)] + tolerance
+    warmest = max(t for t in temperatures if errors[t] <= allowed)
+    return Refined(fit, wide.tempered(warmest), warmest, rest)

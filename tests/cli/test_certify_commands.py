@@ -1,0 +1,52 @@
+"""`posterity certify` and `posterity audit` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import posterity as pt
+from posterity.cli import app
+from posterity.studies.networks import lenet5
+
+run = CliRunner().invoke
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certify")
+    torch.manual_seed(0)
+    pt.isotropic(lenet5(), 50.0, mean="model").save(folder / "prior.safetensors")
+    rng = np.random.default_rng(0)
+    np.savez(folder / "data.npz", x=rng.random((40, 1, 28, 28)).astype(np.float32), y=rng.integers(0, 10, 40))
+    return folder
+
+
+def test_a_certificate_is_printed_written_and_audited(files):
+    out = files / "c.json"
+    prior, data = str(files / "prior.safetensors"), str(files / "data.npz")
+    result = run(app, ["certify", "lenet5", prior, data, "--passes", "2", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "hold-out" in result.output
+    record = json.loads(out.read_text())
+    assert record["n"] == 40
+    assert record["replicates"] == 80
+    again = run(app, ["audit", str(out)])
+    assert again.exit_code == 0
+    assert f"{record['bound']:.4f}" in again.output
+    out.write_text(json.dumps(record | {"bound": 0.001}))
+    assert run(app, ["audit", str(out)]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("network", "data"), [("no_such", "data.npz"), ("json:loads", "data.npz"), ("lenet5", "x.npz"), ("lenet5", "cats")]
+)
+def test_what_cannot_be_found_is_named(files, network, data):
+    where = str(files / data) if data == "data.npz" else data
+    result = run(app, ["certify", network, str(files / "prior.safetensors"), where])
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output

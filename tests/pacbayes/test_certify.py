@@ -1,0 +1,238 @@
+"""Certificates: what they say, what they refuse, and that their records can be checked."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.errors import (
+    AveragedPredictor,
+    BadAudit,
+    InfiniteDivergence,
+    NoCertificate,
+    Overlap,
+    UndeclaredChoice,
+    Unfrozen,
+    UnknownPast,
+)
+from posterity.pacbayes import Certificate, klinv, maurer
+
+
+def blobs(n: int, seed: int, spread: float = 0.7):
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(3, (n,), generator=generator)
+    centres = torch.tensor([[2.0, 0.0], [-1.0, 1.7], [-1.0, -1.7]])
+    return centres[y] + spread * torch.randn(n, 2, generator=generator), y
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 12), nn.Tanh(), nn.Linear(12, 3))
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """A network and the prior it learned from other data."""
+    model = small()
+    fit = pt.learn(model, blobs(300, 1), progress=False, training={"epochs": 60, "lr": 0.02})
+    return model, fit.posterior
+
+
+def test_the_bound_is_klinv_of_klinv_with_every_number_in_the_record(learned):
+    model, prior = learned
+    c = pt.certify(model, prior, prior, blobs(400, 2), progress=False, generator=torch.Generator().manual_seed(0))
+    assert c.n == 400
+    assert c.replicates == 4000
+    assert c.kl == 0.0
+    assert c.delta + c.delta_draws == pytest.approx(0.05)
+    assert c.upper == klinv(c.gibbs, math.log(1 / c.delta_draws) / c.replicates)
+    assert c.bound == maurer(c.upper, c.kl, c.n, c.delta)
+    assert c.gibbs < c.upper < c.bound < 1
+    assert c.holdout.error < c.holdout.bound < 1
+    assert c.recomputed() == c.bound
+
+
+def test_the_gibbs_error_agrees_with_whole_networks_drawn_one_by_one(learned):
+    model, prior = learned
+    x, y = blobs(200, 3)
+    wide = prior.tempered(20.0)
+    found = pt.gibbs_risk(model, wide, (x, y), passes=50, progress=False, generator=torch.Generator().manual_seed(0))
+    draws = pt.predict(model, wide, x, samples=500, keep_draws=True, generator=torch.Generator().manual_seed(1)).draws
+    errors = (draws.argmax(-1) != y).double().mean(1)
+    assert 0.02 < float(errors.mean()) < 0.9
+    # Draws of whole networks vary together over the examples: theirs is the larger error.
+    assert abs(found.error - float(errors.mean())) < 5 * float(errors.std()) / 500**0.5
+    assert found.count == 50 * 200
+
+
+def test_it_holds_back_where_the_prior_has_seen_the_data(learned):
+    model, prior = learned
+    seen, fresh = blobs(300, 1), blobs(100, 4)
+    both = tuple(torch.cat(pair) for pair in zip(seen, fresh, strict=True))
+    with pytest.raises(Overlap, match="300 of the 400"):
+        pt.certify(model, prior, prior, both, progress=False)
+
+
+def test_a_learned_prior_without_a_past_needs_someone_to_vouch_for_it(learned):
+    model, prior = learned
+    nameless = replace(prior, card=replace(prior.card, hashes=None))
+    with pytest.raises(UnknownPast, match="trust_prior"):
+        pt.certify(model, nameless, nameless, blobs(50, 5), progress=False)
+    c = pt.certify(model, nameless, nameless, blobs(50, 5), trust_prior=True, progress=False)
+    assert any("vouched" in check for check in c.checks)
+
+
+def normed() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def test_norm_layers_that_can_still_learn_are_a_hole():
+    model = normed()
+    prior = pt.isotropic(model, blocks=[nn.Linear])
+    with pytest.raises(Unfrozen, match=r"1\.weight"):
+        pt.certify(model, prior, prior, blobs(50, 6), progress=False)
+
+
+def test_norm_statistics_that_the_data_moved_are_a_hole():
+    model = normed()
+    model[1].requires_grad_(False)
+    prior = pt.isotropic(model, blocks=[nn.Linear])
+    data = blobs(60, 6)
+    assert pt.certify(model, prior, prior, data, progress=False).bound > 0
+    pt.train(model, data, prior, epochs=1, progress=False)
+    with pytest.raises(Unfrozen, match="norm statistics"):
+        pt.certify(model, prior, prior, data, progress=False)
+
+
+def test_frozen_norm_layers_are_fine():
+    model = normed()
+    model[1].requires_grad_(False).eval()
+    prior = pt.isotropic(model, blocks=[nn.Linear])
+    data = blobs(60, 6)
+    pt.train(model, data, prior, epochs=1, progress=False)
+    assert pt.certify(model, prior, prior, data, progress=False).bound <= 1
+
+
+def test_a_prior_chosen_by_the_data_must_declare_its_grid(learned):
+    model, prior = learned
+    data = blobs(80, 7)
+    chosen = replace(prior, card=replace(prior.card, chosen="something"))
+    with pytest.raises(UndeclaredChoice, match="grid=K"):
+        pt.certify(model, chosen, chosen, data, progress=False)
+    one = pt.certify(model, prior, prior, data, progress=False, generator=torch.Generator().manual_seed(0))
+    five = pt.certify(model, chosen, chosen, data, grid=5, progress=False, generator=torch.Generator().manual_seed(0))
+    assert five.gibbs == one.gibbs
+    assert five.bound == maurer(one.upper, math.log(5), one.n, one.delta) > one.bound
+
+
+def test_an_infinite_divergence_is_no_certificate(learned):
+    model, prior = learned
+    far = replace(prior, mean={name: m + math.inf for name, m in prior.mean.items()})
+    with pytest.raises(InfiniteDivergence, match="block"):
+        pt.certify(model, far, prior, blobs(50, 8), progress=False)
+
+
+def test_the_averaged_predictor_gets_no_certificate(learned):
+    model, prior = learned
+    with pytest.raises(AveragedPredictor, match="twice as large"):
+        pt.certify(model, prior, prior, blobs(50, 9), predictor="averaged", progress=False)
+    assert issubclass(AveragedPredictor, NoCertificate)
+
+
+def test_records_are_read_back_and_tampering_is_caught(learned, tmp_path):
+    model, prior = learned
+    c = pt.certify(model, prior, prior, blobs(60, 10), progress=False)
+    c.save(tmp_path / "c.json")
+    assert Certificate.from_json((tmp_path / "c.json").read_text()) == c
+    for key, value in {"bound": c.bound / 2, "kl": -1.0, "n": 0, "confidence": 0.99, "replicates": "many"}.items():
+        raw = json.loads(c.to_json()) | {key: value}
+        with pytest.raises(BadAudit):
+            Certificate.from_json(json.dumps(raw))
+    for text in ("{}", "[1]", "nonsense", json.dumps({"posterity_certificate": 99})):
+        with pytest.raises(BadAudit):
+            Certificate.from_json(text)
+    assert "hold-out" in str(c)
+    assert f"{c.bound:.4f}" in str(c)
+
+
+def test_optimising_tightens_the_certificate():
+    model = small()
+    data = blobs(600, 11)
+    prior = pt.isotropic(model, 1.0, mean="model")
+    generator = torch.Generator().manual_seed(0)
+    before = pt.certify(model, prior, prior, data, progress=False, generator=generator)
+    better = pt.optimise(model, prior, prior, data, epochs=40, lr=0.02, generator=generator, progress=False)
+    after = pt.certify(model, better, prior, data, progress=False, generator=generator)
+    assert after.bound < 0.6 * before.bound
+    assert after.kl > 1
+
+
+def test_optimise_tells_the_divergence_that_the_gaussians_have():
+    from posterity.pacbayes.optimise import _Free
+
+    model = small().double()
+    data = blobs(60, 12)
+    data = (data[0].double(), data[1])
+    curvature = pt.estimate(model, data, progress=False)
+    prior = pt.update(pt.isotropic(model, 2.0, mean="model"), model, curvature)
+    posterior = pt.update(pt.isotropic(model, 1.0), model, curvature).tempered(0.3)
+    expected = posterior.kl_by_block(prior)
+    for name in prior.blocks:
+        free = _Free(posterior, prior, name, next(model.parameters()))
+        assert float(free.kl().detach()) == pytest.approx(float(expected[name]), rel=1e-9)
+        dense = free.precision().dense()
+        assert torch.allclose(dense, posterior.precision[name].dense(), rtol=1e-6, atol=1e-8)
+
+
+def test_a_split_prior_certifies_with_data_it_has_not_seen():
+    model = small()
+    data = blobs(800, 13)
+    generator = torch.Generator().manual_seed(0)
+    refined = pt.split_prior(model, data, generator=generator, progress=False, training={"epochs": 60, "lr": 0.02})
+    c = refined.certify(generator=generator, progress=False)
+    assert c.n == 400
+    assert c.kl == 0
+    assert c.bound < 0.15
+    optimised = refined.certify(epochs=3, generator=generator, progress=False)
+    assert optimised.kl > 0
+    with pytest.raises(Overlap):
+        pt.certify(model, refined.prior, refined.prior, data, progress=False)
+
+
+def test_few_examples_certify_the_best_of_some_draws(learned):
+    model, prior = learned
+    data = blobs(15, 14)
+    chosen = pt.sample_then_evaluate(model, prior, data, draws=20, generator=torch.Generator().manual_seed(0))
+    c = chosen.certificate
+    assert c.bound == klinv(c.gibbs, math.log(20 / 0.05) / 15)
+    assert c.bound == c.recomputed()
+    assert Certificate.from_json(c.to_json()) == c
+    assert set(chosen.weights) == set(prior.blocks)
+
+
+def test_recursion_uses_every_chunk_and_ends_below_one():
+    model = small()
+    data = blobs(1200, 15)
+    prior = pt.isotropic(model, 1.0, mean="model")
+    generator = torch.Generator().manual_seed(0)
+    found = pt.recursive(model, prior, data, chunks=3, epochs=40, lr=0.02, generator=generator, progress=False)
+    steps = found.certificate.steps
+    assert [s.n for s in steps] == [1200, 900, 600]
+    assert steps[-1].bound == found.certificate.bound < 0.5
+    assert found.certificate.gibbs < found.certificate.bound
+    with pytest.raises(pt.PosterityError):
+        pt.recursive(model, prior, blobs(3, 1), chunks=5, progress=False)
+
+
+@pytest.mark.parametrize("bad", [{"confidence": 1.0}, {"grid": 0}, {"passes": 0}])
+def test_nonsense_is_refused(learned, bad):
+    model, prior = learned
+    with pytest.raises(ValueError, match="not"):
+        pt.certify(model, prior, prior, blobs(20, 16), progress=False, **bad)

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,10 @@ class Certificate:
             return klinv(self.gibbs, math.log(self.grid / self.delta) / self.n)
         upper = klinv(self.gibbs, math.log(1 / self.delta_draws) / self.replicates)
         return klinv(upper, (self.kl + math.log(2 * self.grid * math.sqrt(self.n) / self.delta)) / self.n)
+
+    def recomputed_without_kl(self) -> float:
+        """What the bound would be for a posterior that equals its prior: what n, δ and the draws alone cost."""
+        return replace(self, kl=0.0).recomputed()
 
     def __str__(self) -> str:
         return "\n".join(f"{name:<28}{value}" for name, value in self.rows())

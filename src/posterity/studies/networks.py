@@ -21,3 +21,19 @@ def lenet5(classes: int = 10) -> nn.Sequential:
         nn.ReLU(),
         nn.Linear(84, classes),
     )
+
+
+def convnet(classes: int = 10) -> nn.Sequential:
+    """Two wider convolutions and one hidden layer for 1×28×28 images: 215,370 parameters with ten classes."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(1568, 128),
+        nn.ReLU(),
+        nn.Linear(128, classes),
+    )

@@ -1,0 +1,63 @@
+"""A prior that LeNet-5 learned on MNIST, signed with the images it has seen, at any strength."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from posterity.algebra import Kronecker, KroneckerSum
+from posterity.gaussian import Gaussian, load
+from posterity.laplace import Scales, isotropic, learn
+from posterity.studies.datasets import images
+from posterity.studies.networks import lenet5
+
+SMALL = 1e-5
+"""γ while learning on the source: the network is all but free there."""
+
+
+def fresh(seed: int) -> nn.Sequential:
+    """LeNet-5 as a seed initialises it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return lenet5()
+
+
+@cache
+def mnist_prior(examples: int, seed: int = 0) -> Gaussian:
+    """LeNet-5's posterior on MNIST: γ·identity plus curvature, learned once, then read from `runs/priors/`."""
+    path = Path("runs/priors") / f"handed-down-mnist-{examples}-{seed}.safetensors"
+    if path.exists():
+        return load(path)
+    x, y = images("mnist").train
+    generator = torch.Generator().manual_seed(seed)
+    kept = torch.randperm(len(x), generator=generator)[:examples]
+    model = fresh(seed)
+    fit = learn(
+        model,
+        (x[kept], y[kept]),
+        isotropic(model, SMALL),
+        scales=Scales(),
+        training={"epochs": 20},
+        generator=generator,
+        progress=False,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fit.posterior.save(path)
+    return fit.posterior
+
+
+def at_strength(prior: Gaussian, share: float, gamma: float) -> Gaussian:
+    """The same mean and past, with precision share · curvature + γ · identity."""
+    precision = {}
+    for name, matrix in prior.precision.items():
+        assert isinstance(matrix, KroneckerSum)
+        (pair,) = (term for term in matrix.terms if not term.is_scaled_identity)
+        out, inp = pair.shape
+        eyes = (torch.eye(n, dtype=torch.float64) for n in (out, inp))
+        identity = Kronecker.unchecked(*eyes) * gamma
+        precision[name] = KroneckerSum([identity, pair.to(dtype=torch.float64) * share])
+    return replace(prior, precision=precision)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from posterity.errors import UnknownStudy
+from posterity.studies.bounds import BOUNDS
 from posterity.studies.certificates import CERTIFICATES
 from posterity.studies.declaration import Study
 from posterity.studies.kfoc_quality import KFOC_QUALITY
 from posterity.studies.kronecker import KRONECKER
 from posterity.studies.transfer import TRANSFER
 
-STUDIES: dict[str, Study] = {study.id: study for study in (CERTIFICATES, KFOC_QUALITY, KRONECKER, TRANSFER)}
+STUDIES: dict[str, Study] = {study.id: study for study in (BOUNDS, CERTIFICATES, KFOC_QUALITY, KRONECKER, TRANSFER)}
 
 
 def find(name: str) -> Study:

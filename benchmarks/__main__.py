@@ -9,15 +9,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import algebra, curvature, floor, predictive, report
+from benchmarks import algebra, certificates, curvature, floor, predictive, report
 from benchmarks.measure import Case, Result, keep_freed_memory, read, write
 
 PARTS = {
     "algebra": lambda quick: algebra.cases(quick=quick),
+    "certificates": lambda quick: certificates.cases(quick=quick),
     "predictive": lambda quick: predictive.cases(quick=quick),
     "curvature": lambda quick: [*curvature.cases(quick=quick), *floor.cases(quick=quick)],
 }
-RESULTS = ("algebra", "curvature", "predictive")
 DOCUMENT = Path("docs/benchmarks.md")
 
 
@@ -25,7 +25,7 @@ def main(
     part: Annotated[
         str,
         typer.Argument(
-            help="all, algebra, curvature, predictive, or report: the tables of the last results, nothing measured."
+            help="all, one of the parts (algebra, certificates, …), or report: tables of the last results, nothing measured."
         ),
     ] = "all",
     quick: Annotated[bool, typer.Option(help="Small sizes, one run each: does everything work?")] = False,
@@ -56,10 +56,11 @@ def main(
     for name, cases in chosen.items():
         if cases:
             _measure(cases, _path(folder, name), console, keep_others=bool(only))
-    for table in report.tables(*(read(_path(folder, name)) for name in RESULTS)).values():
+    results = {name: read(_path(folder, name)) for name in PARTS}
+    for table in report.tables(results).values():
         console.print(table.rich())
     if not quick:
-        report.render(DOCUMENT, *(_path(folder, name) for name in RESULTS))
+        report.render(DOCUMENT, results)
 
 
 def _path(folder: Path, part: str) -> Path:

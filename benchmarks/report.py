@@ -1,15 +1,15 @@
 """Tables from results files: on the terminal, and in the documentation between markers, so that figures cannot drift."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import rich.table
 
+from benchmarks.certificates import SECONDS_TARGET
 from benchmarks.curvature import ORDER
-from benchmarks.measure import read
 
 Line = dict[str, Any]
 GIB = 2**30
@@ -41,24 +41,26 @@ class Table:
         return f"{self.title}.\n\n{lines}"
 
 
-def tables(algebra: list[Line], curvature: list[Line], predictive: list[Line]) -> dict[str, Table]:
-    """All tables that the results are enough for, by the names of their markers."""
+def tables(results: Mapping[str, list[Line]]) -> dict[str, Table]:
+    """All tables that the results of the parts are enough for, by the names of their markers."""
+    algebra, curvature = results.get("algebra", []), results.get("curvature", [])
     networks = {"lenet5": "LeNet-5", "resnet18": "ResNet-18", "resnet50": "ResNet-50"}
     found = {
-        "machine": _machine([*algebra, *curvature, *predictive]),
+        "machine": _machine([line for lines in results.values() for line in lines]),
         "nearest": _nearest(_kind(algebra, "nearest")),
         "joint": _joint(_kind(algebra, "joint eigenbasis")),
         **{name: _network(title, _kind(curvature, name)) for name, title in networks.items()},
         "floor": _floor(curvature),
-        "predictive": _predictive(predictive),
+        "predictive": _predictive(results.get("predictive", [])),
+        "certificates": _certificates(results.get("certificates", [])),
     }
     return {name: table for name, table in found.items() if table.rows}
 
 
-def render(document: Path, *results: Path) -> None:
+def render(document: Path, results: Mapping[str, list[Line]]) -> None:
     """Replaces every table between `<!-- table: name -->` and `<!-- end -->` by what the results files say now."""
     text = document.read_text()
-    for name, table in tables(*(read(path) for path in results)).items():
+    for name, table in tables(results).items():
         marked = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not marked.search(text):
             raise ValueError(
@@ -94,6 +96,25 @@ def _predictive(lines: list[Line]) -> Table:
         )
     columns = ("predictive", "library", "", "100 plain forwards", "ms an image", "MiB added", "slower than ours")
     return Table("LeNet-5, ten classes: 100 draws, or linearised", columns, rows, words=3)
+
+
+def _certificates(lines: list[Line]) -> Table:
+    rows = []
+    for line in lines:
+        forwards = line["work"] == "replicates"
+        if line["seconds"] is None:
+            rows.append((line["work"], line["detail"], *("–",) * 3))
+            continue
+        if forwards:
+            target = _verdict(line["ratio"] <= line["target_ratio"], f"≤ {line['target_ratio']:g} plain passes")
+        elif line["work"] == "tune":
+            target = _verdict(line["seconds"] <= SECONDS_TARGET, f"≤ {SECONDS_TARGET:g} s")
+        else:
+            target = ""
+        rows.append((line["work"], line["detail"], f"{line['ratio']:.2f}×", f"{line['seconds']:.3f}", target))
+    columns = ("work", "", "plain passes over the data", "CPU s", "target")
+    about = f": {lines[0]['examples']:,} images, batch {lines[0]['batch']}" if lines else ""
+    return Table(f"LeNet-5{about}", columns, rows, words=2)
 
 
 def _kind(lines: list[Line], kind: str) -> list[Line]:

@@ -136,3 +136,18 @@ def test_a_learning_that_was_interrupted_goes_on_with_its_own_split(tmp_path):
     resumed = pt.learn(network(), task(0), training=QUICK | {"checkpoint": path}, generator=seeded(77), progress=False)
     assert resumed.history == straight.history
     assert resumed.curvature.nll == straight.curvature.nll
+
+
+def test_a_fit_predicts_and_certifies_by_itself():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    x = torch.randn(60, 3)
+    data = (x, (x[:, 0] > 0).long())
+    fit = pt.learn(model, data, pt.isotropic(model, 1.0), training={"epochs": 3}, progress=False)
+    seed = torch.Generator().manual_seed
+    direct = pt.predict(model, fit.posterior, x, samples=5, generator=seed(1))
+    assert torch.equal(fit.predict(x, samples=5, generator=seed(1)).probs, direct.probs)
+    certificate = fit.certify(data, 0.9, passes=2, generator=seed(1), progress=False)
+    assert certificate.n == 60
+    assert certificate.confidence == 0.9
+    assert 0 < certificate.bound <= 1

@@ -9,7 +9,8 @@ from torch import nn
 import posterity as pt
 from posterity.blocks import find_blocks
 from posterity.curvature.batches import Batch
-from posterity.pacbayes.draws import DrawnNetwork, Spread
+from posterity.gaussian.spread import Spread
+from posterity.pacbayes.draws import DrawnNetwork
 
 
 def convolutional() -> nn.Module:

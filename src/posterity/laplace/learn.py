@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posterity.blocks import find_blocks
 from posterity.curvature import KFOC, Categorical, Curvature, Data, Estimator, Likelihood, estimate
@@ -22,6 +22,10 @@ from posterity.laplace.source import split
 from posterity.laplace.train import History, train
 from posterity.laplace.update import update
 
+if TYPE_CHECKING:
+    from posterity.pacbayes import Certificate
+    from posterity.predictive import Prediction
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -33,6 +37,23 @@ class Fit:
     curvature: Curvature
     scales: Scales
     history: History
+
+    # The two doors that lead up from here are the user's: nothing in this part goes through them.
+
+    def predict(self, x: Tensor | Mapping[str, Any], **options: Any) -> Prediction:
+        """Calibrated probabilities for new inputs: `pt.predict` with this network and posterior."""
+        from posterity.predictive import predict
+
+        return predict(self.model, self.posterior, x, self.curvature.likelihood, **options)
+
+    def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
+        """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.
+
+        The data may be what was learned from here, if the prior has not seen it.
+        """
+        from posterity.pacbayes import certify
+
+        return certify(self.model, self.posterior, self.prior, data, confidence, self.curvature.likelihood, **options)
 
 
 def learn(

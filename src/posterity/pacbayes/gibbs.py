@@ -14,7 +14,8 @@ from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, NoData
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.draws import DrawnNetwork, Spread
+from posterity.gaussian.spread import Spread
+from posterity.pacbayes.draws import DrawnNetwork
 
 
 @dataclass(frozen=True)

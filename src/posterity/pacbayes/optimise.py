@@ -14,9 +14,10 @@ from posterity.blocks import find_blocks
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
+from posterity.gaussian.spread import Spread
 from posterity.laplace.source import Source
 from posterity.pacbayes.bounds import klinv
-from posterity.pacbayes.draws import DrawnNetwork, Spread
+from posterity.pacbayes.draws import DrawnNetwork
 from posterity.pacbayes.gibbs import zero_one
 
 FORGET = 0.02

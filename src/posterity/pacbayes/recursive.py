@@ -27,9 +27,10 @@ from posterity.curvature.batches import Batch
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import NoData, UnsupportedLayer
 from posterity.gaussian import Gaussian
+from posterity.gaussian.spread import Spread
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certify import DRAWS_SHARE, divergence
-from posterity.pacbayes.draws import DrawnNetwork, Spread
+from posterity.pacbayes.draws import DrawnNetwork
 from posterity.pacbayes.gibbs import zero_one
 from posterity.pacbayes.optimise import optimise
 from posterity.pacbayes.refusals import checked

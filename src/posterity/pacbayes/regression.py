@@ -19,9 +19,10 @@ from posterity.curvature.batches import batches
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import BadTargets
 from posterity.gaussian import Gaussian
+from posterity.gaussian.spread import Spread
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certify import DRAWS_SHARE, divergence
-from posterity.pacbayes.draws import DrawnNetwork, Spread
+from posterity.pacbayes.draws import DrawnNetwork
 from posterity.pacbayes.refusals import checked
 
 

@@ -37,7 +37,7 @@ def sampled(
     chunk = max(1, min(samples, DRAWS_AT_ONCE // gaussian.size))
     outputs: list[Tensor] = []
     for start in range(0, samples, chunk):
-        draws = gaussian.sample(min(chunk, samples - start), generator=generator)
+        draws = gaussian.sample(min(chunk, samples - start), generator=generator, dtype=like.dtype)
         weights = write_blocks(blocks, {name: draw.to(like) for name, draw in draws.items()})
         for i in range(len(next(iter(draws.values())))):
             outputs.append(run_with(network, buffers | {f"model.{name}": value[i] for name, value in weights.items()}))

@@ -450,3 +450,23 @@ def test_a_bar_that_is_off_does_not_disturb_one_that_is_on(capsys):
     capsys.readouterr()
     pt.train(logistic(), task(), epochs=1, progress=False)
     assert capsys.readouterr() == ("", "")
+
+
+def test_augmenting_changes_what_is_trained_on_and_nothing_that_is_watched():
+    torch.manual_seed(0)
+    model = nn.Linear(2, 2)
+    data = (torch.randn(40, 2), torch.randint(2, (40,)))
+    seen: list[torch.Tensor] = []
+
+    def away(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x)
+        return x + 100
+
+    held = (torch.randn(10, 2), torch.randint(2, (10,)))
+    history = pt.train(model, data, None, validation=held, epochs=2, batch_size=20, augment=away, progress=False)
+    assert len(seen) == 4
+    with torch.no_grad():
+        expected = nn.functional.cross_entropy(model(held[0]), held[1])
+    assert history.final.validation_nll == pytest.approx(float(expected), rel=1e-5)
+    with pytest.raises(pt.errors.BadData, match="as many"):
+        pt.train(model, data, None, epochs=1, augment=lambda x: x[:3], progress=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -25,6 +25,9 @@ from posterity.laplace.source import Source, split
 
 Objective = Callable[[Tensor, Tensor, int], Tensor]
 """(mean NLL, ½ quadratic of the prior, N) → what is minimised."""
+
+Augment = Callable[[Tensor], Tensor]
+"""New inputs for old, the same number of them: shifted or turned images, say."""
 
 Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
@@ -75,6 +78,7 @@ def train(
     stop_after: int = 10,
     clip: float | None = None,
     objective: Objective = map_objective,
+    augment: Augment | None = None,
     head_precision: float = 1.0,
     device: torch.device | str | None = None,
     checkpoint: str | Path | None = None,
@@ -86,7 +90,8 @@ def train(
     Minimises mean NLL + ½(θ−θ₀)ᵀP(θ−θ₀)/N by Adam (or `optimiser(parameters)`). The learning rate is halved after
     `halve_after` epochs without a better validation loss, training ends after `stop_after`, and the best epoch's weights are
     restored. `validation` is a share of the data to hold out, other data, or None (the training objective is watched then).
-    With `checkpoint`, every epoch is saved to that file; a run that finds it goes on from there, to the same bits.
+    `augment(inputs)` changes the inputs of every training batch, by chance as a rule; what is held out, hashed or measured stays
+    as it is. With `checkpoint`, every epoch is saved to that file; a run that finds it goes on from there, to the same bits.
     Under torchrun each process takes its part of every batch and all end with the same weights.
     """
     likelihood = likelihood or Categorical()
@@ -129,6 +134,8 @@ def train(
             while len(state.epochs) < epochs and state.stale < stop_after:
                 sums = _Sums()
                 for batch in source.epoch(len(state.epochs)):
+                    if augment is not None:
+                        batch = _augmented(batch, augment)
                     goal.take(batch, where)
                     optim.step(goal)
                     sums.add(goal.count, *goal.seen[0])
@@ -156,6 +163,18 @@ def train(
         for module, mode in modes.items():
             module.training = mode
     return History(tuple(state.epochs), state.best, state.seed)
+
+
+def _augmented(batch: Batch, augment: Augment) -> Batch:
+    if not batch.positional or not isinstance(batch.positional[0], Tensor):
+        raise BadData(
+            "augment takes a tensor, and this batch has its inputs by name: augment in the data loader instead."
+        )
+    first, *rest = batch.positional
+    changed = augment(first)
+    if len(changed) != batch.count:
+        raise BadData(f"augment made {len(changed)} inputs of {batch.count}: there must be as many as before.")
+    return replace(batch, positional=(changed, *rest))
 
 
 class _Goal:

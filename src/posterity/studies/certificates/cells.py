@@ -16,6 +16,7 @@ from posterity.gaussian import Gaussian
 from posterity.laplace import train
 from posterity.pacbayes import Certificate, certify, gibbs_risk, klinv, optimise, split_prior
 from posterity.studies import networks
+from posterity.studies.augmentation import Affine
 from posterity.studies.datasets import images
 from posterity.studies.declaration import Arguments, Values
 from posterity.studies.handed_down import at_strength, fresh, mnist_prior
@@ -49,7 +50,12 @@ def _split(arguments: Arguments, generator: torch.Generator) -> Values:
         generator=generator,
         progress=False,
         estimator=KFOC(),
-        training={"epochs": arguments["epochs"], "lr": arguments["lr"]},
+        training={
+            "epochs": arguments["epochs"],
+            "lr": arguments["lr"],
+            "batch_size": 128,
+            "augment": Affine(0.1, arguments["seed"]) if arguments["augment"] else None,
+        },
     )
     before = refined.certify(generator=generator, progress=False)
     values: dict[str, Any] = {"temperature": refined.temperature} | _values(before)

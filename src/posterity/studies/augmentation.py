@@ -1,0 +1,20 @@
+"""Small affine changes of images: what a network should not mind."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Affine:
+    """Images turned, stretched, sheared and shifted a little, each by its own chance."""
+
+    def __init__(self, amount: float, seed: int) -> None:
+        self.amount, self.generator = amount, torch.Generator().manual_seed(seed)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        change = self.amount * torch.randn(len(x), 2, 2, generator=self.generator)
+        shift = 4 * self.amount * (torch.rand(len(x), 2, 1, generator=self.generator) - 0.5)
+        maps = torch.cat((torch.eye(2) + change, shift), 2)
+        return F.grid_sample(x, F.affine_grid(maps, list(x.shape), align_corners=False), align_corners=False)

@@ -1,0 +1,68 @@
+"""Training on the bound itself: the objectives are the formulas, and they pull the mode towards the prior."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.pacbayes import Catoni, McAllester, catoni_best
+
+
+def test_mcallester_is_its_formula():
+    nll, quadratic = torch.tensor(0.3), torch.tensor(40.0)
+    value = McAllester(0.1, temperature=0.5)(nll, quadratic, 1000)
+    expected = 0.3 / math.log(2) + math.sqrt((80 + math.log(2 * math.sqrt(1000) / 0.1)) / 2000)
+    assert float(value) == pytest.approx(expected, rel=1e-6)
+
+
+def test_catoni_takes_the_c_of_the_least_bound_and_keeps_one_that_is_given():
+    nll, quadratic = torch.tensor(0.2, dtype=torch.float64), torch.tensor(50.0, dtype=torch.float64)
+    objective = Catoni(0.1)
+    value = float(objective(nll, quadratic, 1000))
+    _, c = catoni_best(0.2 / math.log(2), 50.0, 1000, 0.1)
+    assert objective.c == pytest.approx(c, rel=1e-9)
+    assert value == pytest.approx(0.2 / math.log(2) + (50 - math.log(0.1)) / (1000 * c), rel=1e-9)
+    fixed = Catoni(0.1, c=2.0)
+    fixed(nll, quadratic, 1000)
+    assert fixed.c == 2.0
+
+
+def test_watching_does_not_move_c():
+    objective = Catoni(0.1, every=1)
+    with torch.no_grad():
+        objective(torch.tensor(0.2), torch.tensor(50.0), 1000)
+    assert objective.c == 1.0
+
+
+@pytest.mark.parametrize("objective", [McAllester(0.1), Catoni(0.1)])
+def test_the_mode_it_finds_is_better_by_it_than_the_posteriors(objective):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 5, generator=generator)
+    y = (x[:, 0] + 0.5 * torch.randn(300, generator=generator) > 0).long()
+
+    def trained(**options):
+        torch.manual_seed(0)
+        model = nn.Linear(5, 2)
+        prior = pt.isotropic(model, 20.0)
+        pt.train(model, (x, y), prior, validation=None, epochs=100, lr=0.02, progress=False, **options)
+        with torch.no_grad():
+            nll = nn.functional.cross_entropy(model(x), y)
+        return float(objective(nll, 0.5 * prior.quadratic(_weights(model)).float(), 300))
+
+    before = trained()
+    after = trained(objective=objective)
+    assert after < before
+
+
+def _weights(model: nn.Linear) -> dict[str, torch.Tensor]:
+    return {"": torch.cat((model.weight, model.bias[:, None]), 1).detach()}
+
+
+@pytest.mark.parametrize("bad", [{"delta": 0.0}, {"temperature": -1.0}, {"c": 0.0}, {"every": 0}])
+def test_bad_settings_are_refused(bad):
+    with pytest.raises(ValueError, match="not"):
+        Catoni(**bad)

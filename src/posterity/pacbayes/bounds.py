@@ -37,7 +37,7 @@ def klinv(q: float, c: float) -> float:
         middle = 0.5 * (low + high)
         if not low < middle < high:
             return high
-        if binary_kl(q, middle) > c:
+        if _term(q, middle) + _term(1 - q, 1 - middle) > c:
             high = middle
         else:
             low = middle

@@ -29,10 +29,11 @@ class McAllester:
 
 
 class Catoni:
-    """c · NLL/(N ln 2) + (½(θ−θ₀)ᵀP(θ−θ₀)/τ − ln δ)/N, with c re-optimised as training goes on.
+    """Catoni's bound at c · NLL/(N ln 2) + (½(θ−θ₀)ᵀP(θ−θ₀)/τ − ln δ)/N, with c re-optimised as training goes on.
 
-    c is chosen anew every `every` batches, from running means of loss and quadratic: between those, the objective is the
-    exponent of Catoni's bound at that c. Given `c`, it stays.
+    c is chosen anew every `every` batches, from running means of loss and quadratic; given `c`, it stays. At one c the bound grows
+    with that exponent, so that both have the same minimum; unlike exponents, bounds at different c can be compared, which
+    restoring the best epoch's weights needs.
     """
 
     def __init__(self, delta: float = 0.1, temperature: float = 1.0, c: float | None = None, every: int = 50) -> None:
@@ -50,7 +51,8 @@ class Catoni:
         # Validation and training share the objective; only passes that will have a gradient move c.
         if torch.is_grad_enabled() and not self.fixed:
             self._follow(float(risk.detach()), float(kl.detach()), count)
-        return (self.c * risk + (kl - math.log(self.delta)) / count) / self.c
+        exponent = self.c * risk + (kl - math.log(self.delta)) / count
+        return -torch.expm1(-exponent) / -math.expm1(-self.c)
 
     def _follow(self, risk: float, kl: float, count: int) -> None:
         if self.calls == 0:

@@ -50,8 +50,8 @@ class PerLayer:
     shared: bool = False
 
     def __post_init__(self) -> None:
-        if not self.free or (odd := set(self.free) - set(EVERY_SCALE)):
-            raise ValueError(f"free scales are some of {EVERY_SCALE}, not {self.free or odd}")
+        if not self.free or set(self.free) - set(EVERY_SCALE):
+            raise ValueError(f"free scales are some of {EVERY_SCALE}, not {self.free}")
 
 
 def tune(

@@ -52,7 +52,10 @@ class Catoni:
         if torch.is_grad_enabled() and not self.fixed:
             self._follow(float(risk.detach()), float(kl.detach()), count)
         exponent = self.c * risk + (kl - math.log(self.delta)) / count
-        return -torch.expm1(-exponent) / -math.expm1(-self.c)
+        bound = -torch.expm1(-exponent) / -math.expm1(-self.c)
+        # The value of the bound with the slope of its exponent, which does not vanish where the bound is near one.
+        slope = exponent / self.c
+        return slope + (bound - slope).detach()
 
     def _follow(self, risk: float, kl: float, count: int) -> None:
         if self.calls == 0:
@@ -60,7 +63,8 @@ class Catoni:
         self.risk += 0.05 * (risk - self.risk)
         self.kl += 0.05 * (kl - self.kl)
         if self.calls % self.every == 0 and math.isfinite(self.risk + self.kl):
-            _, self.c = catoni_best(max(0.0, self.risk), max(0.0, self.kl), count, self.delta)
+            # A network that has learned nothing yet has a loss above one, for which any c is as good: not this one.
+            _, self.c = catoni_best(min(max(0.0, self.risk), 0.9), max(0.0, self.kl), count, self.delta)
         self.calls += 1
 
     def __repr__(self) -> str:

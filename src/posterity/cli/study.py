@@ -1,4 +1,4 @@
-"""`posterity study`: list, run, show."""
+"""`posterity study`: list, run, show, report."""
 
 from __future__ import annotations
 
@@ -59,11 +59,32 @@ def run(
 
 
 @app.command()
-def show(name: Name, results: Results = FOLDER) -> None:
+def show(
+    name: Name,
+    results: Results = FOLDER,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a page for docs/studies/.")] = False,
+) -> None:
     """Print the results there are, without computing any."""
     study = studies.find(name)
     preset, records = studies.latest(study, results)
+    if markdown:
+        typer.echo(studies.markdown(study, preset, records), nl=False)
+        return
     _show(Console(), study, preset, records)
+
+
+@app.command("report")
+def write_report(
+    results: Results = FOLDER,
+    out: Annotated[
+        Path | None, typer.Option(help="The page to write; report.html among the results if not given.")
+    ] = None,
+) -> None:
+    """Write one HTML page with every study: claim, verdict, our figures beside the paper's. Needs no data set."""
+    path = out or results / "report.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(studies.report(studies.STUDIES, results), encoding="utf-8")
+    Console().print(f"Report: {path}", soft_wrap=True)
 
 
 def _show(console: Console, study: Study, preset: Preset, records: Sequence[Record]) -> None:
@@ -72,6 +93,9 @@ def _show(console: Console, study: Study, preset: Preset, records: Sequence[Reco
     console.print(f"Preset {preset}, {len(records)} of {total} cells.\n", highlight=False)
     for table in study.tables(records):
         print_table(console, table)
+    if study.verdict:
+        verdict = study.verdict(records)
+        console.print(f"[bold]{verdict.outcome}[/bold]: {verdict.why}\n", highlight=False)
     for note in study.notes:
         console.print(f"• {note}", highlight=False)
 

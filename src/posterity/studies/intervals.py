@@ -25,7 +25,7 @@ def paired(ours: Mapping[int, float], base: Mapping[int, float]) -> tuple[float,
 
 
 def shown(mean: float, half: float, digits: int = 1, sign: bool = False) -> str:
-    """"87.3 ± 1.2", or without the interval where there is none."""
+    """ "87.3 ± 1.2", or without the interval where there is none."""
     if math.isnan(mean):
         return "–"
     text = f"{mean:+.{digits}f}" if sign else f"{mean:.{digits}f}"

@@ -46,5 +46,11 @@ def to_the_mode(
 ) -> None:
     """Train for about this many steps of 256 images, without validation: few images are all needed."""
     epochs = max(1, round(steps / math.ceil(len(data[0]) / 256)))
-    settings: dict[str, Any] = {"validation": None, "epochs": epochs, "stop_after": epochs, "lr": 1e-3, "progress": False}
+    settings: dict[str, Any] = {
+        "validation": None,
+        "epochs": epochs,
+        "stop_after": epochs,
+        "lr": 1e-3,
+        "progress": False,
+    }
     train(model, data, prior, generator=torch.Generator().manual_seed(seed), **(settings | options))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from posterity.errors import UnknownStudy
+from posterity.studies.cold_posterior import COLD_POSTERIOR
 from posterity.studies.declaration import Study
 from posterity.studies.kfoc_quality import KFOC_QUALITY
 from posterity.studies.kronecker import KRONECKER
 from posterity.studies.small_data import SMALL_DATA
 from posterity.studies.transfer import TRANSFER
 
-STUDIES: dict[str, Study] = {study.id: study for study in (KFOC_QUALITY, KRONECKER, SMALL_DATA, TRANSFER)}
+STUDIES: dict[str, Study] = {
+    study.id: study for study in (COLD_POSTERIOR, KFOC_QUALITY, KRONECKER, SMALL_DATA, TRANSFER)
+}
 
 
 def find(name: str) -> Study:

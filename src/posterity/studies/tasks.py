@@ -31,5 +31,7 @@ class Task:
         x, y = data.train
         test = torch.randperm(len(data.test[0]), generator=generator)[:tested]
         return cls(
-            per_class((x[rest], y[rest]), shots, generator), (x[held], y[held]), (data.test[0][test], data.test[1][test])
+            per_class((x[rest], y[rest]), shots, generator),
+            (x[held], y[held]),
+            (data.test[0][test], data.test[1][test]),
         )

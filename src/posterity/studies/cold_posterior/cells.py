@@ -24,13 +24,16 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     kind, seed, trained = arguments["prior"], arguments["seed"], arguments["trained"]
     learned = source_prior("mnist", arguments["examples"], 1e-5)
     data = data_set("notmnist")
-    kept = torch.randperm(len(data.test[0]), generator=torch.Generator().manual_seed(1000 + seed))[: arguments["tested"]]
+    kept = torch.randperm(len(data.test[0]), generator=torch.Generator().manual_seed(1000 + seed))[
+        : arguments["tested"]
+    ]
     x, y = data.test[0][kept], data.test[1][kept]
     model = start(kind, learned, seed)
     prior = prior_of(kind, learned, 1.0, trained, seed)
     options: dict[str, Any] = {"validation": 0.1, "epochs": arguments["epochs"], "lr": 1e-3, "progress": False}
     history = train(model, data.train, prior, generator=torch.Generator().manual_seed(seed), **options)
     part, _ = split(data.train, 0.1, torch.Generator().manual_seed(history.seed))
+    assert isinstance(part, tuple)
     curvature = estimate(model, part, KFOC(), generator=generator, progress=False)
     with torch.no_grad():
         values: dict[str, Any] = {"map": accuracy(model.eval()(x), y), "count": curvature.count}

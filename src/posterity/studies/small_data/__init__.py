@@ -36,15 +36,19 @@ SMALL_DATA = Study(
     draw=draw,
     verdict=verdict,
     notes=(
-        "Every mode is trained for 200 steps from the same start, with γ = 1e-5 beside the summed loss. Draws at different τ are the "
-        "same noise, scaled. Factors are read off the mean curves, between sizes by a straight line over log n.",
-        "Why γ = τ = 1e-5 fails: of the source network's hidden units 18 of 120 and 17 of 84 never fire on MNIST. The loss is flat in "
-        "the weights that lead into a dead unit, so that no data adds curvature, and they are drawn with variance τ/γ = 1. "
-        "Drawing one block at a time, the convolutions and the last layer keep their accuracy at every τ, and the two hidden "
-        "layers with dead units fall to chance. With those rows left as they are (\"dead units apart\") accuracy no longer "
+        "Every mode is trained for 200 steps from the same start, with γ = 1e-5 beside the summed loss. Draws at "
+        "different τ are the same noise, scaled. Factors are read off the mean curves, between sizes by a straight line "
+        "over log n.",
+        "Why γ = τ = 1e-5 fails: of the source network's hidden units 18 of 120 and 17 of 84 never fire on MNIST. The "
+        "loss is flat in the weights that lead into a dead unit, so that no data adds curvature, and they are drawn "
+        "with variance τ/γ = 1. Drawing one block at a time, the convolutions and the last layer keep their accuracy at "
+        "every τ, and the two hidden "
+        'layers with dead units fall to chance. With those rows left as they are ("dead units apart") accuracy no longer '
         "depends on γ, as in the paper's Figure 8, and temperatures three decades warmer will do.",
-        "Not the reason: the prior 256 times too strong in training, a curvature of the mean loss, a source curvature 100 times larger "
-        "or smaller (last table); nor the single nearest pair in float32, which is not even positive definite at γ = 1e-5.",
-        "The official 60,000 training images of NotMNIST were not to be had: ours are 11,840, none of them in the test set.",
+        "Not the reason: the prior 256 times too strong in training, a curvature of the mean loss, a source curvature "
+        "100 times larger or smaller (last table); nor the single nearest pair in float32, which is not even positive "
+        "definite at γ = 1e-5.",
+        "The official 60,000 training images of NotMNIST were not to be had: ours are 11,840, none of them in the test "
+        "set.",
     ),
 )

@@ -58,7 +58,9 @@ def _factors(records: Sequence[Record]) -> Table:
         rows.append(row)
     columns = ["", *(f"{level:g} %" for level in LEVELS)]
     return Table(
-        "Images per class that the learned prior needs (times fewer than isotropic at the mean / at zero)", columns, rows
+        "Images per class that the learned prior needs (times fewer than isotropic at the mean / at zero)",
+        columns,
+        rows,
     )
 
 

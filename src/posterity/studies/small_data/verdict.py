@@ -32,7 +32,9 @@ def verdict(records: Sequence[Record]) -> Verdict:
             f"{_times(found[best])} fewer images for 50 % accuracy than the isotropic prior around the same mean. {mode}"
         )
         return Verdict(Outcome.partly, why)
-    return Verdict(Outcome.not_reproduced, f"No γ and τ of the grid gave the learned prior a lead of 2× at 50 %. {mode}")
+    return Verdict(
+        Outcome.not_reproduced, f"No γ and τ of the grid gave the learned prior a lead of 2× at 50 %. {mode}"
+    )
 
 
 def _factor(records: Sequence[Record], key: str) -> float:

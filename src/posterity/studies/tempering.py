@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,17 @@ def tempered_probabilities(
             weights = write_blocks(blocks, {name: mean[name] + math.sqrt(tau) * one[name] for name in blocks})
             totals[tau] = totals[tau] + run_with(network, _prefixed(weights)).softmax(-1)
     return {tau: total / draws for tau, total in totals.items()}
+
+
+@torch.no_grad()
+def draws_of(model: nn.Module, noise: Mapping[str, Tensor], x: Tensor) -> Iterator[Tensor]:
+    """The outputs of one drawn network after the other."""
+    blocks = find_blocks(model, lambda name, module: name in noise)
+    mean = read_blocks(model, blocks)
+    network = _OnBatches(model.eval(), x)
+    for i in range(len(next(iter(noise.values())))):
+        weights = write_blocks(blocks, {name: mean[name] + noise[name][i].to(mean[name]) for name in blocks})
+        yield run_with(network, _prefixed(weights))
 
 
 def accuracy(probabilities: Tensor, labels: Tensor) -> float:

@@ -8,7 +8,7 @@ from posterity.studies.small_data.plot import draw
 from posterity.studies.small_data.tables import tables
 from posterity.studies.small_data.verdict import verdict
 
-SHOTS = [1, 5, 10, 20, 50, 100, 200, 1000]
+SHOTS = [1, 5, 10, 20, 50, 100, 1000]
 TAUS = {"free": [1e-5, 1e-6, 1e-7], "pinned": [1e-1, 1e-2, 1e-3, 1e-4]}
 GRID_TAUS = {"free": [1e-3, 1e-5, 1e-7, 1e-9], "pinned": [1e-3, 1e-5, 1e-7]}
 ALL_TAUS = {"free": [10.0**-i for i in range(20)], "pinned": [10.0**-i for i in range(10)]}
@@ -23,12 +23,12 @@ SMALL_DATA = Study(
         Preset.cpu: [
             *curves(SHOTS, 5, [1e-5], TAUS, 60000, 200, 50),
             *variants(5, TAUS, 60000, 200, 50),
-            *curves([10, 100], 5, [1e-3, 1e-8], GRID_TAUS, 60000, 200, 50),
+            *curves([10], 5, [1e-3, 1e-8], GRID_TAUS, 60000, 200, 50),
         ],
         Preset.paper: [
-            *curves([*SHOTS, 2, 500], 5, [1e-5], TAUS, 60000, 10000, 100),
+            *curves([*SHOTS, 2, 200, 500], 5, [1e-5], TAUS, 60000, 10000, 100),
             *variants(5, TAUS, 60000, 10000, 100),
-            *curves([*SHOTS, 2, 500], 5, [10.0**-i for i in range(10)], ALL_TAUS, 60000, 10000, 100),
+            *curves([*SHOTS, 2, 200, 500], 5, [10.0**-i for i in range(10)], ALL_TAUS, 60000, 10000, 100),
         ],
     },
     cell=cell,

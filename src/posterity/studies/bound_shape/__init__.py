@@ -23,8 +23,19 @@ def tables(records: Sequence[Record]) -> list[Table]:
         ours, true = optimum(r, "approximate"), optimum(r, "true")
         point = [f"{o.alpha:g}, {o.beta:g}" for o in (ours, true)]
         prices = [f"{ours.bound:.4f}", f"{true.bound:.4f}", f"{true_at(r, ours):.4f}"]
-        rows.append([str(r.arguments["seed"]), *point, f"{distance(ours, true):.2f}", *prices, f"{r.values['beta']:.2f}"])
-    columns = ["seed", "best α, β", "truly best", "decades apart", "approximate bound", "true best", "true at ours", "one-number β"]
+        rows.append(
+            [str(r.arguments["seed"]), *point, f"{distance(ours, true):.2f}", *prices, f"{r.values['beta']:.2f}"]
+        )
+    columns = [
+        "seed",
+        "best α, β",
+        "truly best",
+        "decades apart",
+        "approximate bound",
+        "true best",
+        "true at ours",
+        "one-number β",
+    ]
     return [Table("Where each Catoni value is least, and what choosing by the approximation costs", columns, rows)]
 
 
@@ -41,7 +52,9 @@ def draw(records: Sequence[Record]) -> Figure:
         axis.set(title=f"{name} (crosses: least, by seed)", xlabel="β")
         for r in records:
             best = optimum(r, which)
-            axis.plot(betas.index(best.beta), alphas.index(best.alpha), "x", color="#d55e00", markersize=9, markeredgewidth=2)
+            axis.plot(
+                betas.index(best.beta), alphas.index(best.alpha), "x", color="#d55e00", markersize=9, markeredgewidth=2
+            )
     panels[0].set_ylabel("α")
     figure.colorbar(image, ax=panels, label="Catoni value")
     return figure
@@ -53,8 +66,9 @@ def verdict(records: Sequence[Record]) -> Verdict:
     price = [true_at(r, optimum(r, "approximate")) - optimum(r, "true").bound for r in records]
     above = [optimum(r, "approximate").bound - true_at(r, optimum(r, "approximate")) for r in records]
     why = (
-        f"The two optima are {shown(*interval(apart), digits=2)} decades of α and β apart; choosing by the approximation costs "
-        f"{shown(*interval(price), digits=4)} of true bound. The approximate value lies {statistics.mean(above):.3f} above the true one."
+        f"The two optima are {shown(*interval(apart), digits=2)} decades of α and β apart; choosing by the "
+        f"approximation costs {shown(*interval(price), digits=4)} of true bound. The approximate value lies "
+        f"{statistics.mean(above):.3f} above the true one."
     )
     close = statistics.mean(apart) <= 0.55 or statistics.mean(price) <= 0.01
     return Verdict(Outcome.reproduced if close else Outcome.partly, why)
@@ -75,10 +89,11 @@ BOUND_SHAPE = Study(
     draw=draw,
     verdict=verdict,
     notes=(
-        "Catoni values with the best c, as the paper reports them: estimates, not certificates. “True” puts in the mean error of "
-        "single draws on training images where the approximation has its Taylor expansion; the KL divergence is exact in both.",
-        "The learned prior is 0.01 times the source's curvature plus γ = 100: with γ near the paper's and a fifth of its data "
-        "the KL divergence alone makes every value one, and there is no shape to see.",
+        "Catoni values with the best c, as the paper reports them: estimates, not certificates. “True” puts in the mean "
+        "error of single draws on training images where the approximation has its Taylor expansion; the KL divergence "
+        "is exact in both.",
+        "The learned prior is 0.01 times the source's curvature plus γ = 100: with γ near the paper's and a fifth of "
+        "its data the KL divergence alone makes every value one, and there is no shape to see.",
         "With exact algebra one number is enough: α = 1 and the β of the last column are least over all α, β and τ.",
     ),
 )

@@ -37,7 +37,9 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
         for beta in arguments["betas"]:
             scales = Scales(alpha, beta)
             kl = landscape.kl(scales)
-            risk = gibbs_error(model, update(prior, model, curvature, scales), x[kept], y[kept], arguments["draws"], generator)
+            risk = gibbs_error(
+                model, update(prior, model, curvature, scales), x[kept], y[kept], arguments["draws"], generator
+            )
             for line, error in zip(lines, (landscape.aer(scales), risk), strict=True):
                 line.append(round(catoni_best(error, kl, curvature.count, DELTA)[0], 5))
         approximate.append(lines[0])
@@ -45,7 +47,13 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     best = one_number(landscape)
     beta = best.scales.beta
     assert isinstance(beta, float)
-    return {"approximate": approximate, "true": true, "count": curvature.count, "beta": float(f"{beta:.5g}"), "best": best.bound}
+    return {
+        "approximate": approximate,
+        "true": true,
+        "count": curvature.count,
+        "beta": float(f"{beta:.5g}"),
+        "best": best.bound,
+    }
 
 
 def gibbs_error(

@@ -1,4 +1,5 @@
-"""Where our exact algebra changes the picture: joint eigenbasis beside a single pair, one number beside scales per layer."""
+"""Where our exact algebra changes the picture: joint eigenbasis beside a single pair, one number beside scales per "
+"layer."""
 
 from __future__ import annotations
 
@@ -32,17 +33,23 @@ def tables(records: Sequence[Record]) -> list[Table]:
     bounds, pairs, layers = [], [], []
     for gamma in _gammas(records):
         for way, name in WAYS.items():
-            row = [shown(*interval(_of(records, gamma, f"{way} {bound}")), digits=4) for bound in ("catoni", "mcallester")]
+            row = [
+                shown(*interval(_of(records, gamma, f"{way} {bound}")), digits=4) for bound in ("catoni", "mcallester")
+            ]
             bounds.append([f"{gamma:g}", name, *row])
         found = {key: _of(records, gamma, key) for key in ("exact kl", "pair kl", "exact sampled", "pair sampled")}
         pairs.append([f"{gamma:g}", *(shown(*interval(v)) for v in found.values())])
         for block, name in BLOCKS.items():
             error, logdet = (_of(records, gamma, f"{what} {block}") for what in ("error", "logdet"))
-            layers.append([f"{gamma:g}", name, f"{100 * statistics.mean(error):.2f} %", f"{statistics.mean(logdet):+.3f}"])
+            layers.append(
+                [f"{gamma:g}", name, f"{100 * statistics.mean(error):.2f} %", f"{statistics.mean(logdet):+.3f}"]
+            )
     return [
         Table("Bound estimates by how the scales are chosen", ["γ", "scales", "Catoni", "McAllester"], bounds),
         Table(
-            "The exact sum and its nearest single pair", ["γ", "KL exact", "KL pair", "accuracy exact", "accuracy pair"], pairs
+            "The exact sum and its nearest single pair",
+            ["γ", "KL exact", "KL pair", "accuracy exact", "accuracy pair"],
+            pairs,
         ),
         Table(
             "Layer by layer: relative error of the pair, and of its log det in nats per parameter",
@@ -63,7 +70,12 @@ def draw(records: Sequence[Record]) -> Figure:
     left.set(xlabel="γ of the learned prior", ylabel="Catoni value")
     left.legend(frameon=False, fontsize=8)
     for block, name in BLOCKS.items():
-        right.plot(range(len(gammas)), [statistics.mean(_of(records, g, f"logdet {block}")) for g in gammas], marker="o", label=name)
+        right.plot(
+            range(len(gammas)),
+            [statistics.mean(_of(records, g, f"logdet {block}")) for g in gammas],
+            marker="o",
+            label=name,
+        )
     right.set_xticks(range(len(gammas)), [f"{g:g}" for g in gammas])
     right.set(xlabel="γ of the learned prior", ylabel="log det of the pair − exact,\nnats per parameter")
     right.legend(frameon=False, fontsize=8)
@@ -75,13 +87,15 @@ def draw(records: Sequence[Record]) -> Figure:
 
 def verdict(records: Sequence[Record]) -> Verdict:
     gamma = max(_gammas(records), key=lambda g: statistics.mean(_of(records, g, "untuned catoni")) < 0.999 or g)
-    one, layer, untuned = (statistics.mean(_of(records, gamma, f"{w} catoni")) for w in ("one number", "per layer", "untuned"))
+    one, layer, untuned = (
+        statistics.mean(_of(records, gamma, f"{w} catoni")) for w in ("one number", "per layer", "untuned")
+    )
     exact, pair = (statistics.mean(_of(records, gamma, f"{w} kl")) for w in ("exact", "pair"))
     never = all(r.values["one number catoni"] <= r.values["per layer catoni"] + 1e-6 for r in records)
     why = (
-        f"At γ = {gamma:g} one number gives a Catoni value of {one:.4f}, three scales per layer {layer:.4f}, no tuning {untuned:.4f}; "
-        f"per-layer scales {'never' if never else 'sometimes'} do better. The nearest pair has a KL divergence of {pair:.0f} nats where "
-        f"the exact posterior has {exact:.0f}."
+        f"At γ = {gamma:g} one number gives a Catoni value of {one:.4f}, three scales per layer {layer:.4f}, no tuning "
+        f"{untuned:.4f}; per-layer scales {'never' if never else 'sometimes'} do better. The nearest pair has a KL "
+        f"divergence of {pair:.0f} nats where the exact posterior has {exact:.0f}."
     )
     return Verdict(Outcome.ours, why)
 
@@ -100,8 +114,9 @@ EXACT_ALGEBRA = Study(
     draw=draw,
     verdict=verdict,
     notes=(
-        "The learned prior is 0.01 times the source's curvature plus γ. Bounds are the paper's estimates (Catoni with the best c, "
-        "McAllester), all with exact KL divergences; δ = 0.1.",
-        "Adam has 300 steps of 0.05 from α = β = τ = 1 (3,000 in the paper preset); the one-number search needs no gradient.",
+        "The learned prior is 0.01 times the source's curvature plus γ. Bounds are the paper's estimates (Catoni with "
+        "the best c, McAllester), all with exact KL divergences; δ = 0.1.",
+        "Adam has 300 steps of 0.05 from α = β = τ = 1 (3,000 in the paper preset); the one-number search needs no "
+        "gradient.",
     ),
 )

@@ -52,7 +52,9 @@ def _single_pair(
     exact = update(prior, model, curvature, scales)
     pair = exact.compress()
     data = data_set("notmnist")
-    kept = torch.randperm(len(data.test[0]), generator=torch.Generator().manual_seed(arguments["seed"]))[: arguments["tested"]]
+    kept = torch.randperm(len(data.test[0]), generator=torch.Generator().manual_seed(arguments["seed"]))[
+        : arguments["tested"]
+    ]
     x, y = data.test[0][kept], data.test[1][kept]
     values: dict[str, Any] = {}
     for name, posterior in (("exact", exact), ("pair", pair)):

@@ -33,7 +33,7 @@ def spread(study: Study, cells: Sequence[Cell], address: str) -> Generator[Recor
             client.submit(_alone, study.cell, cell, key=f"{cell.study}-{cell.key}", pure=False) for cell in cells
         ]
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=client.loop):
                 yield future.result()
         finally:
             client.cancel(futures)

@@ -37,9 +37,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     probabilities = predictor(task.test[0], temperature)
     scores = score(probabilities, task.test[1])
     values: dict[str, Any] = {"strength": list(strength), "temperature": temperature}
-    values |= {
-        name: float(f"{getattr(scores, name):.5g}") for name in ("accuracy", "nll", "brier", "ece", "calibration_auroc")
-    }
+    values |= {name: float(f"{getattr(scores, name):.5g}") for name in ("accuracy", "nll", "brier", "ece")}
     inside = categorical_entropy(probabilities)
     for name in ("fashion", "cifar grey"):
         others = foreign(name)

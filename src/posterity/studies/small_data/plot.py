@@ -19,9 +19,10 @@ PANELS = {
 
 
 def draw(records: Sequence[Record]) -> Figure:
+    panels = {key: title for key, title in PANELS.items() if curve(records, "learned", key)}
     figure = Figure(figsize=(13, 3.6), layout="constrained")
-    axes = figure.subplots(1, len(PANELS), sharey=True)
-    for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (key, title) in zip(axes, panels.items(), strict=True):
         for kind, name in PRIORS.items():
             found = curve(records, kind, key)
             sizes = list(found)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posterity.curvature import KFOC, estimate
+from posterity.gaussian import Gaussian
 from posterity.laplace import update
 from posterity.predictive import predict
 from posterity.studies.dead_units import Noise, dead_units
@@ -47,6 +49,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     }
     for gamma in arguments["gammas"]:
         posterior = update(prior_of(kind, learned, arguments["weight"], gamma, seed), model, curvature)
+        posterior = _one_pair(posterior) if arguments.get("pair") else posterior
         for units, taus in arguments["taus"].items():
             noise = Noise(posterior, dead if units == "pinned" else {}).sample(arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)
@@ -55,6 +58,12 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
             linear = predict(model, posterior, x, method="linearised", generator=generator).probs
             values["linearised"] = accuracy(linear, y)
     return values
+
+
+def _one_pair(posterior: Gaussian) -> Gaussian:
+    """Each block's nearest single pair, as published, with the jitter that float32 factors need to be definite."""
+    pairs = posterior.compress().precision
+    return replace(posterior, precision={name: pair.jittered(1e-6) for name, pair in pairs.items()})
 
 
 @torch.no_grad()
@@ -89,3 +98,8 @@ def variants(seeds: int, taus: Taus, examples: int, tested: int, draws: int) -> 
         tested=[tested], draws=[draws],
     )  # fmt: skip
     return [cell | {"weight": weight, "pull": pull} for cell in base for weight, pull in VARIANTS.values()]
+
+
+def single_pairs(seeds: int, taus: Taus, examples: int, tested: int, draws: int) -> list[dict[str, Any]]:
+    """All three priors at ten images per class, the posterior's sum joined to one pair as in the paper."""
+    return [cell | {"pair": True} for cell in curves([10], seeds, [GAMMA], taus, examples, tested, draws)]

@@ -49,7 +49,8 @@ def paper_curve(kind: str) -> dict[int, float]:
 
 def plain(records: Sequence[Record]) -> list[Record]:
     """Cells in our units, not one of the variants."""
-    return [r for r in records if r.arguments["weight"] == 1 and r.arguments["pull"] == 1]
+    ours = (r for r in records if r.arguments["weight"] == 1 and r.arguments["pull"] == 1)
+    return [r for r in ours if not r.arguments.get("pair")]
 
 
 def samples(records: Sequence[Record], key: str, **wanted: Any) -> list[float]:

@@ -37,8 +37,8 @@ COLD_POSTERIOR = Study(
         "weights that lead into it, so no data adds curvature, and they are drawn with variance τ/γ: 10,000 at τ = 0.1 "
         "and γ = 1e-5. Left alone, they stay at the mode. How the authors' network avoided this is not known to us; "
         "with fewer dead units it would.",
-        "The linearised predictive is shown by its accuracy alone: the probit link hardly ever changes which class wins. How well "
-        "it is calibrated is the calibration study's matter.",
+        "The linearised predictive is shown by its accuracy alone: the probit link hardly ever changes which class "
+        "wins. How well it is calibrated is the calibration study's matter.",
         "The paper trains on 54,000 NotMNIST images, we on 10,656: a posterior from five times the data is narrower, "
         "and bears warmer temperatures.",
     ),

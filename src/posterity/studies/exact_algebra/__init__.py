@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from posterity.studies.declaration import Outcome, Preset, Record, Study, Table, Verdict
@@ -60,29 +62,28 @@ def tables(records: Sequence[Record]) -> list[Table]:
 
 
 def draw(records: Sequence[Record]) -> Figure:
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    """Bounds by way of choosing scales; the pair's log det layer by layer."""
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    gammas = _gammas(records)
-    for way, name in WAYS.items():
-        means = [statistics.mean(_of(records, g, f"{way} catoni")) for g in gammas]
-        left.plot(range(len(gammas)), means, marker="o", label=name)
-    left.set_xticks(range(len(gammas)), [f"{g:g}" for g in gammas])
-    left.set(xlabel="γ of the learned prior", ylabel="Catoni value")
-    left.legend(frameon=False, fontsize=8)
-    for block, name in BLOCKS.items():
-        right.plot(
-            range(len(gammas)),
-            [statistics.mean(_of(records, g, f"logdet {block}")) for g in gammas],
-            marker="o",
-            label=name,
-        )
-    right.set_xticks(range(len(gammas)), [f"{g:g}" for g in gammas])
-    right.set(xlabel="γ of the learned prior", ylabel="log det of the pair − exact,\nnats per parameter")
-    right.legend(frameon=False, fontsize=8)
+    for gamma in _gammas(records):
+        _dots(left, [_of(records, gamma, f"{way} catoni") for way in WAYS], f"γ = {gamma:g}")
+        _dots(right, [_of(records, gamma, f"logdet {block}") for block in BLOCKS], f"γ = {gamma:g}")
+    left.set_yticks(range(len(WAYS)), list(WAYS.values()))
+    left.set_xlabel("Catoni value")
+    right.set_yticks(range(len(BLOCKS)), list(BLOCKS.values()))
+    right.set_xlabel("log det of the nearest pair − exact, nats per parameter")
     for axis in (left, right):
+        axis.invert_yaxis()
         axis.grid(color="0.9")
         axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=8)
     return figure
+
+
+def _dots(axis: Axes, samples: Sequence[list[float]], label: str) -> None:
+    spreads = [interval(values) for values in samples]
+    widths = [0.0 if math.isnan(half) else half for _, half in spreads]
+    axis.errorbar([mean for mean, _ in spreads], range(len(spreads)), xerr=widths, fmt="o", capsize=3, label=label)
 
 
 def verdict(records: Sequence[Record]) -> Verdict:

@@ -9,10 +9,11 @@ from torch import nn
 from posterity.curvature import KFOC, estimate
 from posterity.laplace import isotropic, update
 from posterity.predictive import predict
+from posterity.studies import Record
 from posterity.studies.dead_units import Noise, dead_units
 from posterity.studies.intervals import interval, paired, shown
 from posterity.studies.networks import Halved, fresh, quick
-from posterity.studies.small_data.reading import factor, needed, published
+from posterity.studies.small_data.reading import factor, needed, published, samples
 from posterity.studies.tempering import tempered_probabilities
 
 
@@ -107,3 +108,11 @@ def test_published_figures_are_the_papers():
     assert len(found["figure 7"]) == 8 * 5 * 3
     # Figure 2b is the panel γ = τ = 1e-5 of Figure 7.
     assert found["figure 7"]["1e-05 1e-05 learned"]["100"] == found["figure 2b"]["learned"]["100"]
+
+
+def test_seed_told_by_two_cells_counts_once():
+    cells = [
+        Record("small-data", str(i), {"seed": i % 2, "prior": "zero"}, {"map": 5.0 + i % 2}, 1.0, {}) for i in range(4)
+    ]
+    assert samples(cells, "map", prior="zero") == [5.0, 6.0]
+    assert samples(cells, "map", prior="learned") == []

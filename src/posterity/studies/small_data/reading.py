@@ -54,9 +54,13 @@ def plain(records: Sequence[Record]) -> list[Record]:
 
 
 def samples(records: Sequence[Record], key: str, **wanted: Any) -> list[float]:
-    return [
-        r.values[key] for r in records if key in r.values and all(r.arguments[name] == v for name, v in wanted.items())
-    ]
+    """One value a seed: what two cells of a seed both tell (the mode's accuracy) counts once."""
+    found = {
+        r.arguments["seed"]: r.values[key]
+        for r in records
+        if key in r.values and all(r.arguments[name] == v for name, v in wanted.items())
+    }
+    return list(found.values())
 
 
 def curve(records: Sequence[Record], kind: str, key: str) -> dict[int, tuple[float, float]]:

@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: help demo test test-all check bench format clean
+.PHONY: help demo test test-all check bench report format clean
 
 help:
 	@echo "make demo      set up, then run the main job"
 	@echo "make test      set up, then every check: format, lint, types, import order, tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make bench     set up the peers, then measure speed and memory beside them"
+	@echo "make report    every study on one page, from the results that are here (results/report.html)"
 	@echo "make format    write the house formatting"
 	@echo "make clean     remove the virtual environment and caches"
 
@@ -51,6 +52,9 @@ test-all: check
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+report: $(VENV)/.ready
+	$(BIN)/posterity study report
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

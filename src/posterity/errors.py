@@ -120,6 +120,10 @@ class NoDataSet(PosterityError):
     """A data set is not where it should be, or is not what it should be."""
 
 
+class NoEngine(PosterityError):
+    """What spreads cells over a cluster is not installed, or does not answer."""
+
+
 # --- pacbayes --------------------------------------------------------------------------------------
 
 

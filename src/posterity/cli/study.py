@@ -1,4 +1,4 @@
-"""`posterity study`: list, run, show."""
+"""`posterity study`: list, run, show, report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 
 from posterity import studies
 from posterity.cli.progress import watching
-from posterity.studies import Preset, Record, Study, Table
+from posterity.studies import Preset, Record, Study, Table, datasets
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce what the paper claims, and see where we differ.")
 
@@ -36,6 +36,9 @@ def run(
     name: Name,
     preset: Annotated[Preset, typer.Option(help="How much of the study to run.")] = Preset.cpu,
     workers: Annotated[int, typer.Option(min=1, help="Processes to compute with, one thread each.")] = 1,
+    cluster: Annotated[
+        str | None, typer.Option(help="A Dask scheduler's address: its workers compute, results are kept here.")
+    ] = None,
     results: Results = FOLDER,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing unless something goes wrong.")] = False,
 ) -> None:
@@ -44,7 +47,7 @@ def run(
     study = studies.find(name)
     try:
         with watching(console, name, quiet) as watch:
-            records = studies.run(study, preset, results, workers, watch)
+            records = studies.run(study, preset, results, workers, watch, cluster)
     except KeyboardInterrupt:
         book = studies.ledger(study, results)
         cells = study.cells(preset)
@@ -59,11 +62,49 @@ def run(
 
 
 @app.command()
-def show(name: Name, results: Results = FOLDER) -> None:
+def show(
+    name: Name,
+    results: Results = FOLDER,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a page for docs/studies/.")] = False,
+) -> None:
     """Print the results there are, without computing any."""
     study = studies.find(name)
     preset, records = studies.latest(study, results)
+    if markdown:
+        typer.echo(studies.markdown(study, preset, records), nl=False)
+        return
     _show(Console(), study, preset, records)
+
+
+@app.command("report")
+def write_report(
+    results: Results = FOLDER,
+    out: Annotated[
+        Path | None, typer.Option(help="The page to write; report.html among the results if not given.")
+    ] = None,
+) -> None:
+    """Write one HTML page with every study: claim, verdict, our figures beside the paper's. Needs no data set."""
+    path = out or results / "report.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(studies.report(studies.STUDIES, results), encoding="utf-8")
+    Console().print(f"Report: {path}", soft_wrap=True)
+
+
+@app.command()
+def data(
+    name: Annotated[
+        str | None, typer.Argument(help="A data set to fetch into the data root; all are listed without.")
+    ] = None,
+) -> None:
+    """The data sets that studies read: where each comes from; given one, fetch and verify it (sha256)."""
+    if name:
+        for path in datasets.download(name):
+            Console().print(f"{path}: verified", soft_wrap=True)
+        return
+    table = RichTable("data set", "from", "fetched by us", box=None, header_style="bold")
+    for known, entry in datasets.CATALOGUE.items():
+        table.add_row(known, entry.home, f"{len(entry.sources)} files" if entry.sources else "no")
+    Console().print(table)
 
 
 def _show(console: Console, study: Study, preset: Preset, records: Sequence[Record]) -> None:
@@ -72,6 +113,9 @@ def _show(console: Console, study: Study, preset: Preset, records: Sequence[Reco
     console.print(f"Preset {preset}, {len(records)} of {total} cells.\n", highlight=False)
     for table in study.tables(records):
         print_table(console, table)
+    if study.verdict:
+        verdict = study.verdict(records)
+        console.print(f"[bold]{verdict.outcome}[/bold]: {verdict.why}\n", highlight=False)
     for note in study.notes:
         console.print(f"• {note}", highlight=False)
 

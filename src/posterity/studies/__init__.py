@@ -1,8 +1,9 @@
 """Studies: what the paper claims, tested by cells of work that can be stopped and taken up again."""
 
-from posterity.studies.declaration import Arguments, Cell, Preset, Record, Study, Table, Values, grid
+from posterity.studies.declaration import Arguments, Cell, Outcome, Preset, Record, Study, Table, Values, Verdict, grid
 from posterity.studies.ledger import Ledger
 from posterity.studies.registry import STUDIES, find
+from posterity.studies.report import markdown, report
 from posterity.studies.runner import latest, ledger, run, save_figure
 
 __all__ = [
@@ -10,15 +11,19 @@ __all__ = [
     "Arguments",
     "Cell",
     "Ledger",
+    "Outcome",
     "Preset",
     "Record",
     "Study",
     "Table",
     "Values",
+    "Verdict",
     "find",
     "grid",
     "latest",
     "ledger",
+    "markdown",
+    "report",
     "run",
     "save_figure",
 ]

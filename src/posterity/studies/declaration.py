@@ -68,6 +68,23 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
+class Outcome(StrEnum):
+    """What became of a claim on our machines."""
+
+    reproduced = "reproduced"
+    partly = "partly reproduced"
+    not_reproduced = "not reproduced"
+    ours = "beyond the paper"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A plain answer, and the figures it rests on."""
+
+    outcome: Outcome
+    why: str
+
+
 @dataclass(frozen=True)
 class Study:
     """A declaration: nothing is computed until `posterity.studies.run` is given one."""
@@ -81,6 +98,11 @@ class Study:
     draw: Callable[[Sequence[Record]], Figure]
     notes: Sequence[str] = ()
     """Where we differ from the paper, and why: plain sentences."""
+    paper: str = ""
+    """Which of the paper's figures or tables is tested; empty where the paper has none."""
+    data: str = ""
+    """Data, N and network in a few words."""
+    verdict: Callable[[Sequence[Record]], Verdict] | None = None
     version: int = 1
     """Raise it when the cell's code changes its results: older lines are then left alone and computed anew."""
 

@@ -7,23 +7,15 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from posterity.algebra import Kronecker, KroneckerSum
 from posterity.gaussian import Gaussian, load
 from posterity.laplace import Scales, isotropic, learn
 from posterity.studies.datasets import images
-from posterity.studies.networks import lenet5
+from posterity.studies.networks import fresh
 
 SMALL = 1e-5
 """γ while learning on the source: the network is all but free there."""
-
-
-def fresh(seed: int) -> nn.Sequential:
-    """LeNet-5 as a seed initialises it."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return lenet5()
 
 
 @cache

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from posterity.curvature import EKFAC, KFAC, KFOC, Dense, Exact, estimate
 from posterity.errors import NoDataSet
 from posterity.laplace import isotropic, train
-from posterity.studies.declaration import Arguments, Preset, Record, Study, Table, Values, grid
+from posterity.studies.declaration import Arguments, Outcome, Preset, Record, Study, Table, Values, Verdict, grid
 
 BLOCKS = {"0": "conv 6×10", "3": "conv 12×55", "6": "linear 32×49", "8": "linear 10×33"}
 METHODS = {"kfac": "KFAC", "kfoc": "K-FOC", "ekfac": "EKFAC"}
@@ -116,6 +116,21 @@ def draw(records: Sequence[Record]) -> Figure:
     return figure
 
 
+def verdict(records: Sequence[Record]) -> Verdict:
+    pairs = [
+        (_spread(_samples(records, "kfoc", block, batch))[0], _spread(_samples(records, "kfac", block, batch))[0])
+        for batch in _batches(records)
+        for block in BLOCKS
+    ]
+    closer = sum(kfoc <= kfac for kfoc, kfac in pairs)
+    ratio = statistics.mean(kfoc / kfac for kfoc, kfac in pairs)
+    why = (
+        f"K-FOC is closer to the Fisher information than KFAC in {closer} of {len(pairs)} layers and batch sizes; its "
+        f"error is on average {ratio:.2f} of KFAC's."
+    )
+    return Verdict(Outcome.reproduced if closer == len(pairs) else Outcome.partly, why)
+
+
 KFOC_QUALITY = Study(
     id="kfoc-quality",
     claim="K-FOC is closer to the Fisher information than KFAC, also when its batches are joined greedily.",
@@ -127,9 +142,12 @@ KFOC_QUALITY = Study(
     cell=cell,
     tables=tables,
     draw=draw,
+    verdict=verdict,
+    paper="K-FOC against KFAC (method section)",
+    data="scikit-learn's digits (1,600), a network of 2,600 parameters",
     notes=(
-        "Labels are exact (all classes by their probability), so nothing here is noise of sampled labels; intervals are 95 % "
-        "over networks trained on different splits of scikit-learn's digits.",
+        "Labels are exact (all classes by their probability), so nothing here is noise of sampled labels; intervals are "
+        "95 % over networks trained on different splits of scikit-learn's digits.",
         "A batch of 2048 holds all data: there K-FOC is the best that one pair can do. Smaller batches are joined by "
         "`nearest`, pair after pair; the difference is the price of joining greedily.",
         "KFAC does not depend on the batch size. EKFAC keeps KFAC's eigenvectors and measures their eigenvalues.",

@@ -23,9 +23,9 @@ CellFunction = Callable[[Arguments, torch.Generator], Values]
 def compute(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Record, None, None]:
     """Yield each cell's record as it is finished. Stop early by closing the iterator."""
     if workers == 1 or len(cells) < 2:
-        with _one_thread():
+        with one_thread():
             for cell in cells:
-                yield _record(study.cell, cell)
+                yield record(study.cell, cell)
     else:
         yield from _spread(study, cells, min(workers, len(cells)))
 
@@ -83,14 +83,14 @@ def _serve(function: CellFunction, connection: Connection) -> None:
     """A worker's life: until the pipe closes, take a cell and send back its record or what went wrong."""
     # Ctrl-C reaches the whole group; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with _one_thread():
+    with one_thread():
         while True:
             try:
                 cell = connection.recv()
             except (EOFError, ConnectionResetError):
                 return
             try:
-                answer: Record | Exception = _record(function, cell)
+                answer: Record | Exception = record(function, cell)
             except Exception as error:
                 answer = error
             try:
@@ -99,7 +99,8 @@ def _serve(function: CellFunction, connection: Connection) -> None:
                 return
 
 
-def _record(function: CellFunction, cell: Cell) -> Record:
+def record(function: CellFunction, cell: Cell) -> Record:
+    """Compute a cell and time it."""
     start = time.perf_counter()
     try:
         values = function(cell.arguments, cell.generator())
@@ -112,7 +113,7 @@ def _record(function: CellFunction, cell: Cell) -> Record:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Sums associate differently over threads; with one a cell's digits depend on its arguments alone."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from posterity.errors import NoResults
+from posterity.studies.cluster import spread
 from posterity.studies.declaration import Preset, Record, Study
 from posterity.studies.ledger import Ledger
 from posterity.studies.processes import compute
@@ -20,9 +21,16 @@ def ledger(study: Study, folder: Path) -> Ledger:
 
 
 def run(
-    study: Study, preset: Preset, folder: Path, workers: int = 1, watch: Watch = lambda kept, total: None
+    study: Study,
+    preset: Preset,
+    folder: Path,
+    workers: int = 1,
+    watch: Watch = lambda kept, total: None,
+    cluster: str | None = None,
 ) -> list[Record]:
     """All records of a preset, in the order of its grid. Cells found in the results file are not computed again.
+
+    `cluster` is the address of a Dask scheduler whose workers compute instead of this machine's.
 
     A kill at any moment loses at most the cells being computed. The outcome depends neither on the number of
     workers nor on the order in which they finish.
@@ -33,7 +41,8 @@ def run(
         missing = book.missing(cells)
         kept = len(cells) - len(missing)
         watch(kept, len(cells))
-        with closing(compute(study, missing, workers)) as finished:
+        source = compute(study, missing, workers) if cluster is None else spread(study, missing, cluster)
+        with closing(source) as finished:
             for record in finished:
                 book.append(record)
                 kept += 1

@@ -29,7 +29,8 @@ from posterity.predictive import predict
 from posterity.studies.certificates.cells import STRENGTHS
 from posterity.studies.datasets import images
 from posterity.studies.declaration import Arguments, Values
-from posterity.studies.handed_down import at_strength, fresh, mnist_prior
+from posterity.studies.handed_down import at_strength, mnist_prior
+from posterity.studies.networks import fresh
 
 PASSES = 3
 """Draws for every image in a certificate: with ten thousand images more would not change the third digit."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 from matplotlib.figure import Figure
 
 from posterity.studies.bounds.cells import cell
-from posterity.studies.declaration import Preset, Record, Study, Table, grid
+from posterity.studies.declaration import Outcome, Preset, Record, Study, Table, Verdict, grid
 
 RUNGS: dict[str, tuple[str, float | None]] = {
     "baseline": ("baseline: zero-mean isotropic", 0.999),
@@ -77,11 +78,32 @@ def draw(records: Sequence[Record]) -> Figure:
     return figure
 
 
+def verdict(records: Sequence[Record]) -> Verdict:
+    """Whether the paper's rungs go down, by its own estimate, and what holds at the top and the bottom."""
+    means = {
+        rung: {
+            key: statistics.mean(r.values[rung][key] for r in records if rung in r.values)
+            for key in ("catoni", "certificate")
+        }
+        for rung in RUNGS
+        if any(rung in r.values for r in records)
+    }
+    ladder = [means[rung]["catoni"] for rung, (_, paper) in RUNGS.items() if paper is not None and rung in means]
+    steps = [high >= low - 0.005 for high, low in pairwise(ladder)]
+    outcome = Outcome.reproduced if all(steps) else Outcome.partly if any(steps) else Outcome.not_reproduced
+    told = " → ".join(f"{value:.3f}" for value in ladder)
+    ends = " → ".join(f"{means[rung]['certificate']:.3f}" for rung in means)
+    return Verdict(outcome, f"Catoni's estimate along the paper's rungs: {told}. Certificates, which hold: {ends}.")
+
+
 _STAGES = ["isotropic", "learned", "projected", "ours"]
 
 BOUNDS = Study(
     id="bounds",
     claim="Each step of the method tightens the bound on NotMNIST.",
+    paper="Fig. 2a",
+    data="MNIST → NotMNIST, 10,656 images, LeNet-5",
+    verdict=verdict,
     grid={
         Preset.smoke: grid(
             stage=_STAGES,

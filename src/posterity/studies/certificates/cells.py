@@ -19,7 +19,8 @@ from posterity.studies import networks
 from posterity.studies.augmentation import Affine
 from posterity.studies.datasets import images
 from posterity.studies.declaration import Arguments, Values
-from posterity.studies.handed_down import at_strength, fresh, mnist_prior
+from posterity.studies.handed_down import at_strength, mnist_prior
+from posterity.studies.networks import fresh
 
 STRENGTHS = [(a, g) for a in (0.001, 0.01, 0.1, 1.0) for g in (30.0, 100.0, 300.0, 1000.0)]
 """(share of the source's curvature, γ) of the priors declared for a target without a split: the bound pays for all of them."""

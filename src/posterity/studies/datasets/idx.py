@@ -1,48 +1,29 @@
-"""Data sets on disk, read from the data root (`POSTERITY_DATA`): images in [0, 1], labels from 0."""
+"""Sets in the four-file format of MNIST, gzipped or not."""
 
 from __future__ import annotations
 
 import gzip
-import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from posterity.errors import NoDataSet
+from posterity.studies.datasets.root import Images, folder_of
 
-IDX = ("mnist", "fashion_mnist", "notmnist")
-"""Sets in the four-file format of MNIST, gzipped or not."""
-
-
-@dataclass(frozen=True)
-class Images:
-    """A data set in memory: images (n, channels, height, width) in [0, 1], and labels."""
-
-    train: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
-
-
-def data_root() -> Path | None:
-    """Where data sets are, if anywhere."""
-    root = os.environ.get("POSTERITY_DATA")
-    return Path(root) if root and Path(root).is_dir() else None
+IDX = ("mnist", "fashion_mnist", "notmnist", "kmnist", "emnist")
 
 
 def images(name: str, root: Path | None = None) -> Images:
     """One of the sets in MNIST's format."""
-    root = root or data_root()
-    if root is None:
-        raise NoDataSet(f'"{name}" is read from the data root: set POSTERITY_DATA to a folder that holds {name}/.')
+    folder = folder_of(name, root)
     parts = []
     for part in ("train", "t10k"):
-        pixels = read_idx(_file(root / name, f"{part}-images-idx3-ubyte"))
-        labels = read_idx(_file(root / name, f"{part}-labels-idx1-ubyte"))
+        pixels = read_idx(_file(folder, f"{part}-images-idx3-ubyte"))
+        labels = read_idx(_file(folder, f"{part}-labels-idx1-ubyte"))
         if len(pixels) != len(labels):
-            raise NoDataSet(f"{root / name} has {len(pixels)} images and {len(labels)} labels in its {part} files.")
+            raise NoDataSet(f"{folder} has {len(pixels)} images and {len(labels)} labels in its {part} files.")
         parts.append((torch.from_numpy(pixels).float().div_(255)[:, None], torch.from_numpy(labels).long()))
     return Images(*parts)
 
@@ -64,11 +45,3 @@ def _file(folder: Path, stem: str) -> Path:
         if (folder / name).exists():
             return folder / name
     raise NoDataSet(f"there is no {stem}(.gz) in {folder}.")
-
-
-def per_class(data: tuple[Tensor, Tensor], n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """n examples of each class, drawn at random (all of a class that has fewer)."""
-    x, y = data
-    order = torch.randperm(len(y), generator=generator)
-    kept = torch.cat([order[y[order] == c][:n] for c in y.unique()])
-    return x[kept], y[kept]

@@ -1,0 +1,105 @@
+"""One prior after a few images of NotMNIST: the sampled predictive over a grid of γ and τ, and what the mode does alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posterity.curvature import KFOC, estimate
+from posterity.gaussian import Gaussian
+from posterity.laplace import update
+from posterity.predictive import predict
+from posterity.studies.dead_units import Noise, dead_units
+from posterity.studies.declaration import Arguments, Values, grid
+from posterity.studies.priors import PRIORS, prior_of, start, to_the_mode
+from posterity.studies.sources import source_prior
+from posterity.studies.tasks import Task
+from posterity.studies.tempering import accuracy, tempered_probabilities
+
+Taus = Mapping[str, Sequence[float]]
+"""Temperatures for draws of all weights ("free") and of those outside dead units ("pinned")."""
+
+GAMMA = 1e-5
+"""The paper's in Fig. 2b; the mode is trained with it, and the other γ of the grid enter the posterior: beside a summed
+loss none of them moves the mode."""
+
+
+def cell(arguments: Arguments, generator: torch.Generator) -> Values:
+    """Accuracies in per cent, by "free γ τ" and "pinned γ τ": all weights drawn, or all but those into dead units.
+
+    `weight` scales the source's curvature, `pull` the prior while training.
+    """
+    kind, seed = arguments["prior"], arguments["seed"]
+    learned = source_prior("mnist", arguments["examples"], GAMMA)
+    task = Task.of("notmnist", arguments["shots"], seed, tested=arguments["tested"])
+    x, y = task.test
+    model = start(kind, learned, seed)
+    prior = prior_of(kind, learned, arguments["weight"], GAMMA, seed)
+    to_the_mode(model, task.train, prior.tempered(1 / arguments["pull"]), seed)
+    curvature = estimate(model, task.train, KFOC(), generator=generator, progress=False)
+    dead = dead_units(model, task.train[0])
+    values: dict[str, Any] = {
+        "map": accuracy(_mode(model, x), y),
+        "train nll": float(f"{curvature.nll / curvature.count:.4g}"),
+        "dead": {name: int(which.sum()) for name, which in dead.items()},
+    }
+    for gamma in arguments["gammas"]:
+        posterior = update(prior_of(kind, learned, arguments["weight"], gamma, seed), model, curvature)
+        posterior = _one_pair(posterior) if arguments.get("pair") else posterior
+        for units, taus in arguments["taus"].items():
+            noise = Noise(posterior, dead if units == "pinned" else {}).sample(arguments["draws"], generator)
+            found = tempered_probabilities(model, noise, x, taus)
+            values |= {f"{units} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()}
+        if gamma == GAMMA:
+            linear = predict(model, posterior, x, method="linearised", generator=generator).probs
+            values["linearised"] = accuracy(linear, y)
+    return values
+
+
+def _one_pair(posterior: Gaussian) -> Gaussian:
+    """Each block's nearest single pair, as published, with the jitter that float32 factors need to be definite."""
+    pairs = posterior.compress().precision
+    return replace(posterior, precision={name: pair.jittered(1e-6) for name, pair in pairs.items()})
+
+
+@torch.no_grad()
+def _mode(model: torch.nn.Module, x: Tensor) -> Tensor:
+    outputs: Tensor = model.eval()(x)
+    return outputs
+
+
+def curves(
+    shots: Sequence[int], seeds: int, gammas: Sequence[float], taus: Taus, examples: int, tested: int, draws: int
+) -> list[dict[str, Any]]:
+    """Fig. 2b at one γ, Fig. 7 at several: the three priors on growing data."""
+    return grid(
+        seed=range(seeds), shots=shots, prior=list(PRIORS), examples=[examples], weight=[1.0], pull=[1.0],
+        gammas=[list(gammas)], taus=[dict(taus)], tested=[tested], draws=[draws],
+    )  # fmt: skip
+
+
+VARIANTS: dict[str, tuple[float, float]] = {
+    "the prior 256 times too strong in training": (1.0, 256.0),
+    "source curvature × 100": (100.0, 1.0),
+    "source curvature × 0.01": (0.01, 1.0),
+    "source curvature of the mean loss (÷ 60,000)": (1 / 60000, 1.0),
+}
+"""(weight, pull): other units that the published code may have had."""
+
+
+def variants(seeds: int, taus: Taus, examples: int, tested: int, draws: int) -> list[dict[str, Any]]:
+    """The learned prior at ten images per class in other units."""
+    base = grid(
+        seed=range(seeds), shots=[10], prior=["learned"], examples=[examples], gammas=[[GAMMA]], taus=[dict(taus)],
+        tested=[tested], draws=[draws],
+    )  # fmt: skip
+    return [cell | {"weight": weight, "pull": pull} for cell in base for weight, pull in VARIANTS.values()]
+
+
+def single_pairs(seeds: int, taus: Taus, examples: int, tested: int, draws: int) -> list[dict[str, Any]]:
+    """All three priors at ten images per class, the posterior's sum joined to one pair as in the paper."""
+    return [cell | {"pair": True} for cell in curves([10], seeds, [GAMMA], taus, examples, tested, draws)]

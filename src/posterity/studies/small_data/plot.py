@@ -1,0 +1,40 @@
+"""Accuracy over images per class: as published, a decade colder, with dead units left alone, and the mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from posterity.studies.declaration import Record
+from posterity.studies.priors import COLOURS, PRIORS
+from posterity.studies.small_data.reading import curve, paper_curve
+
+PANELS = {
+    "free 1e-05 1e-05": "γ = τ = 1e-5 (thin: the paper)",
+    "free 1e-05 1e-06": "γ = 1e-5, τ = 1e-6",
+    "pinned 1e-05 0.01": "dead units apart, τ = 1e-2",
+    "map": "the mode",
+}
+
+
+def draw(records: Sequence[Record]) -> Figure:
+    panels = {key: title for key, title in PANELS.items() if curve(records, "learned", key)}
+    figure = Figure(figsize=(13, 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (key, title) in zip(axes, panels.items(), strict=True):
+        for kind, name in PRIORS.items():
+            found = curve(records, kind, key)
+            sizes = list(found)
+            axis.plot(sizes, [m for m, _ in found.values()], marker="o", markersize=3, color=COLOURS[kind], label=name)
+            low, high = [m - h for m, h in found.values()], [m + h for m, h in found.values()]
+            axis.fill_between(sizes, low, high, color=COLOURS[kind], alpha=0.15, linewidth=0)
+            if key == "free 1e-05 1e-05":
+                theirs = {n: a for n, a in paper_curve(kind).items() if n <= 1000}
+                axis.plot(list(theirs), list(theirs.values()), color=COLOURS[kind], linewidth=0.9, linestyle="--")
+        axis.set(xscale="log", title=title, xlabel="images per class", ylim=(0, 100))
+        axis.grid(color="0.9")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("accuracy in %")
+    axes[0].legend(frameon=False, fontsize=8)
+    return figure

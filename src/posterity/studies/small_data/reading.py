@@ -1,0 +1,90 @@
+"""Curves over the number of images, ours and the paper's, and how many images a curve needs to reach a level."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from posterity.studies.declaration import Record
+from posterity.studies.intervals import interval
+
+Curve = Mapping[int, float]
+"""Accuracy in per cent by images per class."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A way to draw weights: which γ, which τ, and whether dead units are drawn too."""
+
+    name: str
+    key: str
+
+
+SETTINGS = [
+    Setting("as published: γ = 1e-5, τ = 1e-5", "free 1e-05 1e-05"),
+    Setting("γ = 1e-5, τ = 1e-6", "free 1e-05 1e-06"),
+    Setting("dead units left alone, τ = 1e-2", "pinned 1e-05 0.01"),
+    Setting("dead units left alone, τ = 1e-3", "pinned 1e-05 0.001"),
+    Setting("dead units left alone, τ = 1e-4", "pinned 1e-05 0.0001"),
+    Setting("the mode alone (τ → 0)", "map"),
+    Setting("linearised, τ = 1", "linearised"),
+]
+
+
+def published() -> dict[str, dict[str, dict[str, float]]]:
+    """The paper's Figures 2b and 7, as its plots have them."""
+    found: dict[str, dict[str, dict[str, float]]] = json.loads(
+        files("posterity.studies.small_data").joinpath("paper.json").read_text()
+    )
+    return found
+
+
+def paper_curve(kind: str) -> dict[int, float]:
+    return {int(n): value for n, value in published()["figure 2b"][kind].items()}
+
+
+def plain(records: Sequence[Record]) -> list[Record]:
+    """Cells in our units, not one of the variants."""
+    ours = (r for r in records if r.arguments["weight"] == 1 and r.arguments["pull"] == 1)
+    return [r for r in ours if not r.arguments.get("pair")]
+
+
+def samples(records: Sequence[Record], key: str, **wanted: Any) -> list[float]:
+    """One value a seed: what two cells of a seed both tell (the mode's accuracy) counts once."""
+    found = {
+        r.arguments["seed"]: r.values[key]
+        for r in records
+        if key in r.values and all(r.arguments[name] == v for name, v in wanted.items())
+    }
+    return list(found.values())
+
+
+def curve(records: Sequence[Record], kind: str, key: str) -> dict[int, tuple[float, float]]:
+    """Mean and 95 % half-width by images per class."""
+    here = plain(records)
+    sizes = sorted({r.arguments["shots"] for r in here if r.arguments["prior"] == kind})
+    found = {n: samples(here, key, prior=kind, shots=n) for n in sizes}
+    return {n: interval(values) for n, values in found.items() if values}
+
+
+def needed(accuracy: Curve, level: float) -> float:
+    """Images per class at which a curve first reaches a level, between sizes by a straight line over log n; ∞ if never."""
+    before: tuple[int, float] | None = None
+    for n, value in sorted(accuracy.items()):
+        if value >= level:
+            if before is None:
+                return float(n)
+            share = (level - before[1]) / (value - before[1])
+            return math.exp(math.log(before[0]) + share * math.log(n / before[0]))
+        before = (n, value)
+    return math.inf
+
+
+def factor(learned: Curve, other: Curve, level: float) -> float:
+    """How many times fewer images the learned prior needs; NaN where neither curve gets there."""
+    ours, theirs = needed(learned, level), needed(other, level)
+    return math.nan if math.isinf(ours) and math.isinf(theirs) else theirs / ours

@@ -1,0 +1,118 @@
+"""The pieces that the LeNet studies share: small tasks, the three priors, tempered draws, dead units, intervals."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from posterity.curvature import KFOC, estimate
+from posterity.laplace import isotropic, update
+from posterity.predictive import predict
+from posterity.studies import Record
+from posterity.studies.dead_units import Noise, dead_units
+from posterity.studies.intervals import interval, paired, shown
+from posterity.studies.networks import Halved, fresh, quick
+from posterity.studies.small_data.reading import factor, needed, published, samples
+from posterity.studies.tempering import tempered_probabilities
+
+
+def small():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    x, y = torch.rand(40, 4), torch.randint(3, (40,))
+    return model, (x, y), update(isotropic(model, 1.0), model, estimate(model, (x, y), KFOC(), progress=False))
+
+
+def test_quick_network_gives_the_same_outputs_and_gradients():
+    model, x = fresh(0), torch.rand(5, 1, 28, 28)
+    twin = quick(model)
+    torch.testing.assert_close(twin(x), model(x), rtol=0, atol=0)
+    for network in (model, twin):
+        network(x).square().sum().backward()
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (1, 1, 5, 7)])
+def test_maximum_by_slices_is_torchs_pooling(shape):
+    x = torch.randn(shape)
+    torch.testing.assert_close(Halved()(x), nn.functional.max_pool2d(x, 2), rtol=0, atol=0)
+
+
+def test_tempered_probabilities_are_those_of_the_tempered_posterior():
+    model, (x, _), posterior = small()
+    noise = Noise(posterior, {}).sample(30, torch.Generator().manual_seed(3))
+    ours = tempered_probabilities(model, noise, x, [1.0, 0.01])
+    for tau, probabilities in ours.items():
+        theirs = predict(
+            model, posterior.tempered(tau), x, samples=30, generator=torch.Generator().manual_seed(3)
+        ).probs
+        torch.testing.assert_close(probabilities, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_at_temperature_zero_the_mode_is_left():
+    model, (x, _), posterior = small()
+    noise = Noise(posterior, {}).sample(4, torch.Generator().manual_seed(0))
+    probabilities = tempered_probabilities(model, noise, x, [0.0])[0.0]
+    torch.testing.assert_close(probabilities, model(x).softmax(-1).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_unit_is_dead_when_no_input_lets_it_through_and_draws_leave_it_so():
+    model, (x, y), _ = small()
+    with torch.no_grad():
+        model[0].weight[2], model[0].bias[2] = -1.0, -1.0
+    dead = dead_units(model, x)
+    expected = (model[0](x) <= 0).all(0)
+    assert expected[2]
+    assert torch.equal(dead["0"], expected)
+    assert "2" not in dead
+    posterior = update(isotropic(model, 1e-6), model, estimate(model, (x, y), KFOC(), progress=False))
+    noise = Noise(posterior, dead).sample(5, torch.Generator().manual_seed(0))
+    assert not noise["0"][:, dead["0"]].any()
+    assert noise["0"][:, ~dead["0"]].all()
+    assert noise["2"].all()
+
+
+def test_curvature_says_nothing_of_a_dead_unit():
+    model, (x, y), _ = small()
+    with torch.no_grad():
+        model[0].weight[2], model[0].bias[2] = -1.0, -1.0
+    curvature = estimate(model, (x, y), KFOC(), progress=False)
+    assert curvature["0"].left[2].abs().max() == 0
+
+
+def test_interval_of_five_is_students():
+    mean, half = interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert mean == 3
+    assert half == pytest.approx(2.776 * math.sqrt(2.5 / 5), rel=1e-6)
+    assert math.isnan(interval([1.0])[1])
+
+
+def test_pairing_takes_the_seeds_that_both_have():
+    assert paired({0: 3.0, 1: 4.0, 2: 9.0}, {0: 1.0, 1: 2.0})[0] == 2
+    assert shown(*paired({0: 1.0}, {1: 1.0})) == "–"
+
+
+def test_images_needed_lie_between_sizes_on_a_logarithmic_line():
+    assert needed({1: 10.0, 100: 90.0}, 50) == pytest.approx(10)
+    assert needed({1: 60.0, 10: 90.0}, 50) == 1
+    assert math.isinf(needed({1: 10.0, 10: 20.0}, 50))
+    assert factor({1: 10.0, 100: 90.0}, {10: 10.0, 1000: 90.0}, 50) == pytest.approx(10)
+    assert math.isnan(factor({1: 1.0}, {1: 1.0}, 50))
+
+
+def test_published_figures_are_the_papers():
+    found = published()
+    assert found["figure 2b"]["learned"]["10"] == 46.1
+    assert len(found["figure 7"]) == 8 * 5 * 3
+    # Figure 2b is the panel γ = τ = 1e-5 of Figure 7.
+    assert found["figure 7"]["1e-05 1e-05 learned"]["100"] == found["figure 2b"]["learned"]["100"]
+
+
+def test_seed_told_by_two_cells_counts_once():
+    cells = [
+        Record("small-data", str(i), {"seed": i % 2, "prior": "zero"}, {"map": 5.0 + i % 2}, 1.0, {}) for i in range(4)
+    ]
+    assert samples(cells, "map", prior="zero") == [5.0, 6.0]
+    assert samples(cells, "map", prior="learned") == []

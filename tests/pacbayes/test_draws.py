@@ -127,3 +127,16 @@ def test_the_network_is_as_before_and_a_seed_repeats_the_draws():
     one = drawn.outputs(batch, torch.Generator().manual_seed(3), repeats=2)
     assert torch.equal(one, drawn.outputs(batch, torch.Generator().manual_seed(3), repeats=2))
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.MaxPool2d((2, 2), stride=2), nn.MaxPool2d(2, ceil_mode=True)])
+@pytest.mark.parametrize("side", [6, 7])
+def test_pooling_between_drawn_layers_is_torchs_own(pool, side):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), pool, nn.Flatten(), nn.LazyLinear(3)).double()
+    x = torch.randn(4, 1, side, side, dtype=torch.float64)
+    expected = model(x)
+    drawn, _, batch = network(model, x, precision=1e24)
+    drawn.look(batch)
+    with torch.no_grad():
+        assert torch.allclose(drawn.outputs(batch), expected, atol=1e-9)

@@ -24,6 +24,7 @@ from posterity.curvature.batches import Batch
 from posterity.gaussian.spread import Spread
 
 CONVOLUTIONS = {torch.conv1d, torch.conv2d, torch.conv3d}
+POOLINGS = {torch.max_pool2d, F.max_pool2d}
 
 
 class DrawnNetwork:
@@ -135,6 +136,12 @@ class _Drawing(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if (
+            func in POOLINGS
+            and not torch.is_grad_enabled()
+            and _halves(*args, **{"x" if key == "input" else key: value for key, value in kwargs.items()})
+        ):
+            return _halved(args[0] if args else kwargs["input"])
         given = _arguments(func, args, kwargs)
         name = None if given is None else self.keys.get(id(given[1]))
         if given is None or name is None:
@@ -231,6 +238,30 @@ def _sliding(
     for kernel, piece in zip(kernels[1:], pieces[1:], strict=True):
         total = torch.baddbmm(total, kernel, piece)
     return total.view(n, out, height, width)
+
+
+def _halves(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> bool:
+    two, zero, one = (2, [2, 2], (2, 2)), (0, [0, 0], (0, 0)), (1, [1, 1], (1, 1))
+    steps = kernel_size in two and (stride in two or not stride)
+    return steps and padding in zero and dilation in one and not ceil_mode and not return_indices and x.ndim == 4
+
+
+def _halved(x: Tensor) -> Tensor:
+    """A 2×2 maximum by slices: the same values as torch's pooling, in a third of its time on a processor.
+
+    For LeNet-5 pooling is half of a plain forward pass, and a pass with draws has no time for that.
+    """
+    rows, columns = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
+    x = torch.maximum(x[..., 0:rows:2, :columns], x[..., 1:rows:2, :columns])
+    return torch.maximum(x[..., ::2], x[..., 1::2])
 
 
 def repeated(batch: Batch, times: int) -> Batch:

@@ -9,7 +9,7 @@ import torch
 from posterity.algebra import relative_error
 from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
-from posterity.pacbayes import Landscape, catoni_best, mcallester, one_number, per_layer
+from posterity.pacbayes import Landscape, PerLayer, catoni_best, mcallester, one_number, per_layer
 from posterity.studies.bound_shape.cells import DELTA
 from posterity.studies.dead_units import Noise
 from posterity.studies.declaration import Arguments, Values, grid
@@ -34,7 +34,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     found = {
         "untuned": Scales(),
         "grid": min((Scales(a, b) for a in GRID for b in GRID), key=lambda s: _catoni(landscape, s)),
-        "per layer": per_layer(landscape, steps=arguments["adam"]).scales,
+        "per layer": per_layer(landscape, search=PerLayer(arguments["adam"])).scales,
         "one number": one_number(landscape).scales,
     }
     values: dict[str, Any] = {"count": curvature.count}

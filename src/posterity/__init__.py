@@ -27,12 +27,15 @@ from posterity.gaussian import Card, Gaussian, load
 from posterity.laplace import Fit, History, Scales, isotropic, learn, log_evidence, train, tune_strength, update
 from posterity.pacbayes import Tuned, tune
 from posterity.predictive import Prediction, Scores, ood_auroc, predict, reliability, score, selective_accuracy
+from posterity.progressive import BPNN, PNN, Stream, Task
 from posterity.version import __version__
 
 __all__ = [
+    "BPNN",
     "EKFAC",
     "KFAC",
     "KFOC",
+    "PNN",
     "Bernoulli",
     "Card",
     "Categorical",
@@ -50,6 +53,8 @@ __all__ = [
     "Sampled",
     "Scales",
     "Scores",
+    "Stream",
+    "Task",
     "Tuned",
     "__version__",
     "estimate",

@@ -103,11 +103,20 @@ def test_a_task_that_cannot_be_learned_leaves_the_learner_unchanged(
         learner.learn(coming, progress=False)
     assert learner.tasks == ("task 0",)
     assert torch.equal(learner.predict(x, "task 0", generator=dice()).probs, before)
-    learner.learn(task(1), progress=False)
-    clean = make()
-    clean.learn(task(0), progress=False)
-    clean.learn(task(1), progress=False)
-    first, second = (one.predict(x, "task 1", generator=dice()).probs for one in (learner, clean))
+
+
+def test_after_a_refused_task_the_next_is_learned_as_if_nothing_had_been() -> None:
+    tried, clean = bpnn(), bpnn()
+    x, y = task(5).train  # type: ignore[misc]
+    x = x.clone()
+    x[0, 0] = float("nan")
+    for learner in (tried, clean):
+        learner.learn(task(0), progress=False)
+    with pytest.raises(NotFinite):
+        tried.learn(Task("nan", (x, y), None, None, 3), progress=False)
+    for learner in (tried, clean):
+        learner.learn(task(1), progress=False)
+    first, second = (one.predict(torch.ones(4, 4), "task 1", generator=dice()).probs for one in (tried, clean))
     assert torch.equal(first, second)
 
 

@@ -190,7 +190,7 @@ def test_linearised_prediction_goes_through_all_columns() -> None:
 
 
 def test_a_stream_learns_something_and_forgets_nothing() -> None:
-    learner = bpnn(training={"epochs": 60, "lr": 1e-2, "batch_size": 32}, temperatures=(1.0, 0.01, 1e-4))
+    learner = bpnn(training={"epochs": 30, "lr": 2e-2, "batch_size": 64}, temperatures=(1.0, 1e-3))
     found = follow(learner, Stream("three", [task(k, classes=2, n=128) for k in range(3)]), progress=False)
     assert 0.8 < found.acc <= 1
     assert found.bwt == 0

@@ -22,7 +22,7 @@ from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
 from posterity.progressive.learner import Learner, seed_of
 from posterity.progressive.network import Network, _Past
-from posterity.progressive.prior import column_prior, joined, own_block, start_at
+from posterity.progressive.prior import column_prior, joined, start_at
 from posterity.progressive.size import gaussian_bytes
 from posterity.progressive.task import Task
 
@@ -54,7 +54,8 @@ class BPNN(Learner):
     """A column for each task, with a learned prior for its layers and posteriors of earlier columns for its laterals.
 
     While a column learns, earlier ones are drawn from their posteriors, anew for every batch; all are drawn when predicting.
-    Only the new blocks have curvature, scales and a share in the KL divergence. Of `model`, `laterals`, `head`, `backbone` and
+    Only the new blocks have curvature, scales and a share in the KL divergence. A column starts at its prior's mean, or at the
+    model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone` and
     `training` see `PNN`; batch statistics stay at the model's. With several `temperatures` the one of least validation NLL is
     taken for the new blocks.
     """
@@ -125,13 +126,13 @@ class BPNN(Learner):
             learned_prior, self.architecture, column, [one.posterior for one in self.learned], self.head_precision
         )
         network = self._in_training(column, seed)
-        start_at(network, own, but=own_block(len(self.learned), self.architecture.head))
+        start_at(network, own)
         options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # for dropout, which takes no generator
-            history = train(network, task.train, own, task.likelihood, generator=dice, **options)
+            history = train(network.train(), task.train, own, task.likelihood, generator=dice, **options)
         curvature = estimate(
-            network,
+            network.eval(),
             task.train,
             self.estimator,
             task.likelihood,
@@ -187,8 +188,8 @@ class BPNN(Learner):
     # --- using -------------------------------------------------------------------------------------
 
     def network(self, task: str) -> Network:
-        """The columns that feed a task, as one module. It shares the learner's own weights."""
-        return self._network([one.column for one in self.learned[: self._number(task) + 1]])
+        """The columns that feed a task, as one module in evaluation mode. It shares the learner's own weights."""
+        return self._network([one.column for one in self.learned[: self._number(task) + 1]]).eval()
 
     def posterior(self, task: str) -> Gaussian:
         """Over all blocks of all columns that feed a task."""

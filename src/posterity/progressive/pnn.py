@@ -70,9 +70,9 @@ class PNN(Learner):
         return {one.task: one.column.bytes for one in self.learned}
 
     def network(self, task: str) -> Network:
-        """The columns that feed a task, as one module. It shares the learner's own weights."""
+        """The columns that feed a task, as one module in evaluation mode. It shares the learner's own weights."""
         columns = [one.column for one in self.learned[: self._number(task) + 1]]
-        return Network(columns, self.architecture.laterals, backbone=self.backbone)
+        return Network(columns, self.architecture.laterals, backbone=self.backbone).eval()
 
     def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
         """Learn a column without adding it: several can be tried, and `adopt` takes one."""
@@ -89,7 +89,8 @@ class PNN(Learner):
         dice = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # for dropout, which takes no generator
-            history = train(network, task.train, prior, task.likelihood, generator=dice, **options)
+            history = train(network.train(), task.train, prior, task.likelihood, generator=dice, **options)
+        network.eval()
         return Trained(task.name, task.likelihood, column, history)
 
     def adopt(self, trained: Trained) -> None:

@@ -79,10 +79,11 @@ def joined(parts: Sequence[Gaussian], card: Card | None = None) -> Gaussian:
 
 
 @torch.no_grad()
-def start_at(network: nn.Module, prior: Gaussian, but: str) -> None:
-    """The network's weights at the prior's mean; those of block `but` (a fresh head) stay as they are."""
+def start_at(network: nn.Module, prior: Gaussian) -> None:
+    """The network's weights at the prior's mean. Where that is all zeros, which no gradient leaves, they stay as they are."""
     parameters = dict(network.named_parameters(remove_duplicate=False))
     for name, block in find_blocks(network, lambda name, module: name in prior.mean).items():
-        if name != but:
+        if prior.mean[name].any():
             for role, value in block.layer.write(prior.mean[name]).items():
-                parameters[block.parameters[role]].copy_(value.reshape(parameters[block.parameters[role]].shape))
+                parameter = parameters[block.parameters[role]]
+                parameter.copy_(value.reshape(parameter.shape))

@@ -10,21 +10,29 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, estimate
+from posterity.blocks import run_with, write_blocks
+from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, Scales, train, tune_strength, update
+from posterity.laplace.train import evaluate
 from posterity.pacbayes import Landscape, one_number
 from posterity.pacbayes.tune import BoundName
 from posterity.predictive import Prediction, predict
+from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
 from posterity.progressive.learner import Learner, seed_of
+from posterity.progressive.metrics import gathered, judged
 from posterity.progressive.network import Network, _Past
 from posterity.progressive.prior import column_prior, joined, start_at
 from posterity.progressive.size import gaussian_bytes
+from posterity.progressive.steps import prior_adam
 from posterity.progressive.task import Task
+
+TRIES = 10
+"""Draws by which temperatures are compared."""
 
 Scaling = Scales | Literal["evidence"] | BoundName
 """How a column's α, β, τ are chosen: given, of greatest evidence, or of least bound estimate."""
@@ -112,40 +120,55 @@ class BPNN(Learner):
         self,
         task: Task,
         *,
-        prior: Gaussian | None = None,
+        prior: Gaussian | Sequence[Gaussian] | None = None,
         generator: torch.Generator | None = None,
         progress: bool = True,
     ) -> Learned:
-        """Learn a column without adding it: several can be tried, say with another `prior` each, and `adopt` takes one."""
+        """Learn a column without adding it, which `adopt` does.
+
+        Of several priors (of other strengths, say) the one whose MAP network has the least validation NLL is taken; but then the
+        prior has seen the validation data, which a certificate must not use.
+        """
         self._accept(task)
+        priors = [prior or self.prior] if prior is None or isinstance(prior, Gaussian) else list(prior)
+        if len(priors) > 1 and task.validation is None:
+            raise NoData(f'task "{task.name}" has no validation data to choose among {len(priors)} priors by.')
         seed = seed_of(self.seed, len(self.learned), generator)
-        dice = torch.Generator().manual_seed(seed)
-        column = self.architecture.grow([one.column for one in self.learned], task.classes, seed)
-        learned_prior = self.prior if prior is None else prior if prior.is_compressed else prior.compress()
-        own = column_prior(
-            learned_prior, self.architecture, column, [one.posterior for one in self.learned], self.head_precision
-        )
-        network = self._in_training(column, seed)
-        start_at(network, own)
-        options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # for dropout, which takes no generator
-            history = train(network.train(), task.train, own, task.likelihood, generator=dice, **options)
+        trials = [self._trained(task, one, seed, progress) for one in priors]
+        best = min(trials, key=lambda trial: _held_out(trial, task)) if len(trials) > 1 else trials[0]
+        own, network = best.prior, best.network
         curvature = estimate(
-            network.eval(),
+            network,
             task.train,
             self.estimator,
             task.likelihood,
             blocks=lambda name, module: name in own.mean,
-            batch_size=options.get("batch_size", 256),
-            generator=dice,
+            batch_size=self.training.get("batch_size", 256),
+            generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
         )
         posterior = update(own, network, curvature, self._scales(own, network, curvature))
-        learned = Learned(task.name, task.likelihood, task.classes, column, own, posterior, 0.0, history)
-        learned = self._at_best_temperature(learned, task, seed)
-        traces = [learned.posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
-        return replace(learned, posterior=_signed(learned.posterior, task), trace=_sum(traces) / curvature.count)
+        posterior = posterior.tempered(self._best_temperature(posterior, best.column, task, seed))
+        traces = [posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
+        trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
+        signed = _signed(posterior, task)
+        return Learned(task.name, task.likelihood, task.classes, best.column, own, signed, trace, best.history)
+
+    def _trained(self, task: Task, prior: Gaussian, seed: int, progress: bool) -> _Trial:
+        """A new column at the mode of its posterior."""
+        column = self.architecture.grow([one.column for one in self.learned], task.classes, seed)
+        single = prior if prior.is_compressed else prior.compress()
+        posteriors = [one.posterior for one in self.learned]
+        own = column_prior(single, self.architecture, column, posteriors, self.head_precision)
+        network = self._in_training(column, seed)
+        start_at(network, own)
+        options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
+        options.setdefault("optimiser", prior_adam(network, own, options.get("lr", 5e-4)))
+        dice = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # for dropout, which takes no generator
+            history = train(network.train(), task.train, own, task.likelihood, generator=dice, **options)
+        return _Trial(column, own, network.eval(), history)
 
     def _in_training(self, column: Column, seed: int) -> Network:
         """The network that learns: earlier columns run without gradients, at weights drawn for each batch."""
@@ -170,20 +193,29 @@ class BPNN(Learner):
         frozen = sum(one.trace for one in self.learned) * curvature.count
         return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scaling).scales
 
-    def _at_best_temperature(self, learned: Learned, task: Task, seed: int) -> Learned:
+    def _best_temperature(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
+        """The one of least validation NLL, each tried on the same draws."""
         if len(self.temperatures) == 1:
-            return replace(learned, posterior=learned.posterior.tempered(self.temperatures[0]))
+            return self.temperatures[0]
         if task.validation is None:
             raise NoData(f'task "{task.name}" has no validation data to choose among {self.temperatures} by.')
-        best, least = learned, float("inf")
-        network = self._network([*(one.column for one in self.learned), learned.column])
+        network = self._network([*(one.column for one in self.learned), column]).eval()
+        everything = joined([*(one.posterior for one in self.learned), posterior])
+        draws = Draws(everything, network, seed)
+        x, y = gathered(task.validation)
+        losses = {}
         for temperature in self.temperatures:
-            trial = replace(learned, posterior=learned.posterior.tempered(temperature))
-            everything = joined([*(one.posterior for one in self.learned), trial.posterior])
-            found = _nll(network, everything, task, min(self.samples, 30), seed)
-            if found < least:
-                best, least = trial, found
-        return best
+            outputs = []
+            for k in range(TRIES):
+                weights = draws.at(k)
+                means = write_blocks(draws.blocks, {name: draws.mean[name] for name in posterior.blocks})
+                # A draw at temperature τ is the mean and √τ of the way to the draw at temperature one.
+                weights |= {n: mean + temperature**0.5 * (weights[n] - mean) for n, mean in means.items()}
+                with torch.no_grad():
+                    outputs.append(run_with(network, weights, (x,)))
+            stacked = torch.stack(outputs)
+            losses[temperature] = judged(from_outputs(stacked, task.likelihood, stacked.mean(0), False), y).nll
+        return min(losses, key=lambda temperature: losses[temperature])
 
     # --- using -------------------------------------------------------------------------------------
 
@@ -273,21 +305,22 @@ class BPNN(Learner):
         )
 
 
-def _sum(traces: Sequence[Tensor]) -> float:
-    return float(torch.stack([trace.double() for trace in traces]).sum())
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A column at its mode, before it is known how sure it is."""
+
+    column: Column
+    prior: Gaussian
+    network: Network
+    history: History
+
+
+def _held_out(trial: _Trial, task: Task) -> float:
+    assert task.validation is not None
+    return evaluate(trial.network, batches(task.validation, 1024), task.likelihood)[0]
 
 
 def _signed(posterior: Gaussian, task: Task) -> Gaussian:
     """With the hashes of the task's own data: what later priors have seen."""
     hashes = example_hashes(task.train)
     return replace(posterior, card=replace(posterior.card, hashes=hashes, source=data_fingerprint(hashes)))
-
-
-def _nll(network: Network, posterior: Gaussian, task: Task, samples: int, seed: int) -> float:
-    """Mean NLL of the sampled predictive on a task's validation data."""
-    from posterity.progressive.metrics import gathered, judged
-
-    assert task.validation is not None
-    x, y = gathered(task.validation)
-    dice = torch.Generator().manual_seed(seed)
-    return judged(predict(network, posterior, x, task.likelihood, samples=samples, generator=dice), y).nll

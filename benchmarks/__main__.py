@@ -9,15 +9,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import algebra, curvature, floor, predictive, report
+from benchmarks import algebra, curvature, floor, predictive, progressive, report
 from benchmarks.measure import Case, Result, keep_freed_memory, read, write
 
 PARTS = {
     "algebra": lambda quick: algebra.cases(quick=quick),
     "predictive": lambda quick: predictive.cases(quick=quick),
+    "progressive": lambda quick: progressive.cases(quick=quick),
     "curvature": lambda quick: [*curvature.cases(quick=quick), *floor.cases(quick=quick)],
 }
-RESULTS = ("algebra", "curvature", "predictive")
+RESULTS = ("algebra", "curvature", "predictive", "progressive")
 DOCUMENT = Path("docs/benchmarks.md")
 
 
@@ -25,7 +26,7 @@ def main(
     part: Annotated[
         str,
         typer.Argument(
-            help="all, algebra, curvature, predictive, or report: the tables of the last results, nothing measured."
+            help="all, algebra, curvature, predictive, progressive, or report: the tables of the last results, nothing measured."
         ),
     ] = "all",
     quick: Annotated[bool, typer.Option(help="Small sizes, one run each: does everything work?")] = False,

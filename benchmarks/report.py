@@ -41,16 +41,19 @@ class Table:
         return f"{self.title}.\n\n{lines}"
 
 
-def tables(algebra: list[Line], curvature: list[Line], predictive: list[Line]) -> dict[str, Table]:
+def tables(
+    algebra: list[Line], curvature: list[Line], predictive: list[Line], progressive: list[Line]
+) -> dict[str, Table]:
     """All tables that the results are enough for, by the names of their markers."""
     networks = {"lenet5": "LeNet-5", "resnet18": "ResNet-18", "resnet50": "ResNet-50"}
     found = {
-        "machine": _machine([*algebra, *curvature, *predictive]),
+        "machine": _machine([*algebra, *curvature, *predictive, *progressive]),
         "nearest": _nearest(_kind(algebra, "nearest")),
         "joint": _joint(_kind(algebra, "joint eigenbasis")),
         **{name: _network(title, _kind(curvature, name)) for name, title in networks.items()},
         "floor": _floor(curvature),
         "predictive": _predictive(predictive),
+        "progressive": _progressive(progressive),
     }
     return {name: table for name, table in found.items() if table.rows}
 
@@ -94,6 +97,21 @@ def _predictive(lines: list[Line]) -> Table:
         )
     columns = ("predictive", "library", "", "100 plain forwards", "ms an image", "MiB added", "slower than ours")
     return Table("LeNet-5, ten classes: 100 draws, or linearised", columns, rows, words=3)
+
+
+def _progressive(lines: list[Line]) -> Table:
+    """Column by column, in the unit that the target is told in."""
+    rows = []
+    for line in lines:
+        if line["seconds"] is None:
+            rows.append((line["network"], line["work"], "–", "–", line["detail"]))
+            continue
+        each = 1000 * line["seconds"] / (line["examples"] / line["batch"])
+        rows.append(
+            (line["network"], line["work"], f"{line['ratio']:.2f}×", f"{each:.1f}", line["detail"].split(" ")[0])
+        )
+    columns = ("network", "training", "t forwards + 1 backward", "ms a batch", "laterals' own count")
+    return Table("A batch of column t, earlier columns drawn for it", columns, rows, words=2)
 
 
 def _kind(lines: list[Line], kind: str) -> list[Line]:

@@ -15,7 +15,7 @@ from posterity.studies.transfer import source_prior
 
 HELD, TESTED = 25, 100
 """Validation and test images a class."""
-STEPS = 50
+STEPS = 40
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
@@ -33,8 +33,8 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     return _values(*course(small(arguments["method"], learned, training, seed), stream))
 
 
-def course(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]], list[str], float]:
-    """The matrix of judgements, the setting chosen for each task, and the mean validation NLL at the end."""
+def course(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]], list[str], float | None]:
+    """The matrix of judgements, the setting chosen for each task, and the mean validation NLL where none was."""
     learner, tasks = method.learner, list(stream)
     if isinstance(learner, Joint):
         return _all_at_once(method, tasks)
@@ -48,7 +48,8 @@ def course(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]]
         else:
             row = [judge(learner, old) for old in tasks[: number + 1]]
         rows.append([*row, *[None] * (len(tasks) - len(row))])
-    return rows, chosen, _held_out(learner, tasks)
+    # Only where nothing was chosen yet is there still a choice to make: among weight decays, in the tables.
+    return rows, chosen, None if method.settings else _held_out(learner, tasks)
 
 
 def _learn(method: Method, task: Task, so_far: list[Task]) -> str:
@@ -85,7 +86,7 @@ def _which(prior: Any, priors: list[Any], column: int) -> int:
     return next(k for k, one in enumerate(priors) if one.precision["0"] is found)
 
 
-def _all_at_once(method: Method, tasks: list[Task]) -> tuple[list[list[Judgement | None]], list[str], float]:
+def _all_at_once(method: Method, tasks: list[Task]) -> tuple[list[list[Judgement | None]], list[str], float | None]:
     """Joint training, once, on everything: only the last row is of use."""
     learner: Any = method.learner
     trials = []
@@ -107,7 +108,7 @@ def _held_out(learner: Any, tasks: list[Task]) -> float:
     return sum(losses) / len(losses)
 
 
-def _values(rows: list[list[Judgement | None]], chosen: list[str], held: float) -> Values:
+def _values(rows: list[list[Judgement | None]], chosen: list[str], held: float | None) -> Values:
     r = [[float("nan") if j is None else j.accuracy for j in row] for row in rows]
     last = [j for j in rows[-1] if j is not None]
     whole = len(rows) == len(rows[0])
@@ -119,7 +120,7 @@ def _values(rows: list[list[Judgement | None]], chosen: list[str], held: float) 
         "ece": _short(sum(j.ece for j in last) / len(last)),
         "when learned": [_short(r[k][k]) for k in range(len(r))] if whole else None,
         "at the end": [_short(j.accuracy) for j in last],
-        "held out": _short(held),
+        "held out": None if held is None else _short(held),
         "chosen": chosen,
     }
 

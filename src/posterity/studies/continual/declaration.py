@@ -32,7 +32,7 @@ CONTINUAL = Study(
     claim="Columns with a learned prior learn a stream of small tasks better than with isotropic priors, and forget nothing.",
     grid={
         Preset.smoke: _small([MNIST], [2], 1, ["bpnn learned", "pnn 0.01", "ewc"]),
-        Preset.cpu: [*_small([MNIST], [10], 5, list(NAMES)), *_full(5, 3)],
+        Preset.cpu: [*_small([MNIST], [10], 5, list(NAMES)), *_full(5, 2)],
         Preset.paper: [*_small([MNIST, FASHION], [10, 50, 100], 5, list(NAMES)), *_full(5, 20)],
     },
     cell=cell,

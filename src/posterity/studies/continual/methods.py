@@ -28,7 +28,7 @@ DECAYS = (1e-3, 1e-2, 1e-1)
 RATES = (0.1, 0.4)
 CONSOLIDATION = (10.0, 300.0)
 PRECISIONS = (0.1, 1.0)
-DRAWS = 20
+DRAWS = 10
 
 NAMES = {
     "bpnn learned": "BPNN, learned prior",

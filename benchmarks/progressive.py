@@ -14,8 +14,6 @@ from posterity.algebra import Kronecker, Matrix, ScaledIdentity
 from posterity.progressive import Learned, Network
 from posterity.studies.networks import lenet5
 
-BATCHES = 8
-
 
 @dataclass(frozen=True)
 class Workload:
@@ -24,6 +22,7 @@ class Workload:
     network: str
     laterals: tuple[str, ...]
     batch: int
+    batches: int
 
     def make(self) -> tuple[nn.Module, Tensor, Tensor]:
         """The network of a column, and a batch."""
@@ -34,8 +33,8 @@ class Workload:
         return ResNet("basic", (1, 1, 1, 1), 10, stride_in_1x1=False), torch.randn(self.batch, 3, 64, 64), y
 
 
-LENET5 = Workload("lenet5", ("3", "7", "9"), 256)
-RESNET = Workload("resnet10", ("layer*.0.downsample.0",), 16)
+LENET5 = Workload("lenet5", ("3", "7", "9"), 256, 8)
+RESNET = Workload("resnet10", ("layer*.0.downsample.0",), 64, 2)
 
 
 def learner(load: Workload, columns: int) -> BPNN:
@@ -69,14 +68,14 @@ def jobs(load: Workload, t: int) -> Jobs:
     model.eval()
 
     def plain() -> None:
-        for _ in range(BATCHES):
+        for _ in range(load.batches):
             with torch.no_grad():
                 for _ in range(t - 1):
                     model(x)
             cross_entropy(model(x), y).backward()
 
     def column_t() -> None:
-        for _ in range(BATCHES):
+        for _ in range(load.batches):
             cross_entropy(network(x), y).backward()
 
     return Jobs(plain, column_t, lambda: cross_entropy(network(x[:2]), y[:2]).backward())
@@ -115,7 +114,7 @@ class Line:
         # A lateral from each earlier column into each later one, all of which run: t(t−1)/2 sets of them.
         inherent = (self.t + 2 + self.t * (self.t - 1) / 2 * share + 2 * (self.t - 1) * share) / (self.t + 2)
         row = Row(
-            "posterity", f"column {self.t}", self.load.network, BATCHES * self.load.batch, self.load.batch,
+            "posterity", f"column {self.t}", self.load.network, self.load.batches * self.load.batch, self.load.batch,
             target_ratio=1.0, detail=f"{inherent:.2f}× by counting the multiplications of laterals",
         )  # fmt: skip
         return [measured(row, partial(jobs, self.load, self.t), repeats=self.repeats, cpu_limit=900)]

@@ -105,6 +105,18 @@ def test_draws_of_earlier_columns_have_their_posteriors_mean_and_spread() -> Non
     torch.testing.assert_close(found.var(0), covariance, rtol=0.12, atol=0)
 
 
+def test_no_block_is_drawn_that_reaches_no_lateral() -> None:
+    """Heads, and what lies behind the input of the last lateral layer, would be drawn unseen."""
+    learner = bpnn()
+    for number in range(2):
+        learner.learn(task(number), progress=False)
+    earlier = [one.column for one in learner.learned]
+    network = learner._in_training(learner.architecture.grow(earlier, 3, 0), seed=1).train()
+    network(torch.randn(4, 4))
+    assert network.draws is not None
+    assert set(network.draws.mean) == {"columns.0.0", "columns.0.2", "columns.1.0", "columns.1.2", "laterals.1.0.0"}
+
+
 def test_only_new_blocks_count_in_the_divergence() -> None:
     learner = bpnn()
     for number in range(3):

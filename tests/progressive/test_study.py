@@ -37,7 +37,7 @@ def test_every_kind_of_learner_has_a_course(kind: str) -> None:
     methods = {
         "bpnn": lambda: Method(
             BPNN(model, strong, LATERALS, HEAD, training=QUICK, samples=4, scaling=Scales()),
-            [("priors", lambda one: setattr(one, "candidates", [strong, weak]))],
+            priors=[strong, weak],
         ),
         "pnn": lambda: Method(
             PNN(model, LATERALS, HEAD, training=QUICK), [_set("weight_decay", d) for d in (0.0, 0.1)]

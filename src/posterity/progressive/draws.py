@@ -34,6 +34,12 @@ class Draws:
         self.number = -1
         self.held: dict[str, Tensor] = {}
 
+    def only(self, parameters: set[str]) -> None:
+        """Draw no more than the blocks that these parameters belong to: the others stay at their means."""
+        kept = {n for n, block in self.blocks.items() if not parameters.isdisjoint(block.parameters.values())}
+        self.mean = {name: mean for name, mean in self.mean.items() if name in kept}
+        self.number = -1
+
     def at(self, step: int) -> dict[str, Tensor]:
         number, place = divmod(step, self.chunk)
         if number != self.number:

@@ -44,7 +44,7 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         self.paths, self.draws, self.statistics_fixed = paths, draws, statistics_fixed
-        self.start = past
+        self.narrowed = False
         self.columns = nn.ModuleDict({str(past + j): c.module for j, c in enumerate(columns[past:])})
         self.laterals = nn.ModuleDict({str(past + j): c.laterals for j, c in enumerate(columns[past:])})
         # In tuples, which hide them from the module's parameters: they are constants here.
@@ -65,6 +65,9 @@ class Network(nn.Module):
         with torch.no_grad():
             if self.training and self.draws is not None:
                 assert isinstance(self.step, Tensor)
+                if not self.narrowed:
+                    self.draws.only(_influential(self.past[0], args, kwargs))
+                    self.narrowed = True
                 # Kept with the weights, so that a training that is resumed goes on with the same draws.
                 weights = self.draws.at(int(self.step))
                 self.step += 1
@@ -87,6 +90,26 @@ class _Past(Network):
         seen: list[Inputs] = []
         _run(self, seen, args, kwargs)
         return seen
+
+
+def _influential(past: _Past, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[str]:
+    """The parameters of earlier columns that reach the input of some lateral layer: a draw of any other would go unseen.
+
+    Heads never do, nor does what lies behind the last lateral layer, in a ResNet its largest convolutions. A Kronecker draw of a
+    large layer costs more than its forward, so it is worth a look at two examples, once.
+    """
+
+    def few(x: Any) -> Any:
+        return x[:2] if isinstance(x, Tensor) and x.ndim else x
+
+    named = {name: p for name, p in past.named_parameters() if p.requires_grad}
+    with torch.enable_grad():
+        seen = past(*map(few, args), **{k: few(v) for k, v in kwargs.items()})
+        given = [a.sum() for inputs in seen for calls in inputs.values() for a, _ in calls if a.requires_grad]
+        if not given:
+            return set()
+        found = torch.autograd.grad(torch.stack(given).sum(), list(named.values()), allow_unused=True)
+    return {name for name, gradient in zip(named, found, strict=True) if gradient is not None}
 
 
 def _run(network: Network, seen: list[Inputs], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from posterity.gaussian import Gaussian
 from posterity.progressive import BPNN, PNN, Joint, Judgement, OneNetwork, Stream, Task, judge
 from posterity.progressive.metrics import average_accuracy, backward_transfer, forgetting, gathered, judged
 from posterity.studies.continual.methods import Method, full, small
@@ -49,20 +51,16 @@ def course(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]]
             row = [judge(learner, old) for old in tasks[: number + 1]]
         rows.append([*row, *[None] * (len(tasks) - len(row))])
     # Only where nothing was chosen yet is there still a choice to make: among weight decays, in the tables.
-    return rows, chosen, None if method.settings else _held_out(learner, tasks)
+    return rows, chosen, None if method.settings or method.priors else _held_out(learner, tasks)
 
 
 def _learn(method: Method, task: Task, so_far: list[Task]) -> str:
     """Learn a task with every setting, keep the one of least mean validation NLL over the tasks so far."""
     learner: Any = method.learner
     if isinstance(learner, BPNN):
-        priors = []
-        for _, apply in method.settings:
-            apply(learner)
-            priors = learner.candidates  # type: ignore[attr-defined]
-        learned = learner.draft(task, prior=priors or None, progress=False)
+        learned = learner.draft(task, prior=method.priors or None, progress=False)
         learner.adopt(learned)
-        return "" if not priors else str(_which(learned.prior, priors, len(learner.learned) - 1))
+        return "" if not method.priors else str(_which(learned.prior, method.priors, len(learner.learned) - 1))
     if not method.settings:
         learner.learn(task, progress=False)
         return ""
@@ -80,7 +78,7 @@ def _learn(method: Method, task: Task, so_far: list[Task]) -> str:
     return name
 
 
-def _which(prior: Any, priors: list[Any], column: int) -> int:
+def _which(prior: Gaussian, priors: Sequence[Gaussian], column: int) -> int:
     """Which of the candidates a column's prior came from."""
     found = prior.precision[f"columns.{column}.0"]
     return next(k for k, one in enumerate(priors) if one.precision["0"] is found)

@@ -50,6 +50,8 @@ class Method:
 
     learner: Learner
     settings: Sequence[tuple[str, Callable[[Any], None]]] = ()
+    priors: Sequence[Gaussian] = ()
+    """For BPNN, which tries priors instead."""
 
 
 def small(name: str, learned: Gaussian, training: dict[str, Any], seed: int) -> Method:
@@ -65,7 +67,7 @@ def small(name: str, learned: Gaussian, training: dict[str, Any], seed: int) -> 
             learner = BPNN(
                 model, priors[0], laterals, head, scaling=Scales(), temperatures=TEMPERATURES, samples=DRAWS, **options
             )
-            return Method(learner, [("priors", lambda one: setattr(one, "candidates", priors))])
+            return Method(learner, priors=priors)
         case ["pnn", decay]:
             return Method(PNN(model, laterals, head, weight_decay=float(decay), **options))
         case ["alone"]:

@@ -11,7 +11,7 @@ import torch
 from made import HEAD, LATERALS, QUICK, bpnn, dice, learned_prior, network, task
 
 import posterity.pacbayes
-from posterity import BPNN, Diagonal, GaussianNoise, Scales, Stream, Task, isotropic
+from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Stream, Task, isotropic
 from posterity.errors import BadLearnerFile, BadPriorFile
 from posterity.laplace import train
 from posterity.pacbayes import Landscape, Tuned, one_number
@@ -217,11 +217,13 @@ def test_a_stream_learns_something_and_forgets_nothing() -> None:
 
 
 def test_saved_and_loaded_with_twelve_columns_the_draws_are_the_same(tmp_path: Path) -> None:
-    learner = bpnn(training={"epochs": 1, "lr": 1e-2})
+    model = network()
+    options = {"training": {"epochs": 1, "lr": 1e-2}, "samples": 10, "scaling": Scales(), "estimator": KFAC()}
+    learner = BPNN(model, learned_prior(model), ["2"], HEAD, **options)
     for number in range(12):
         learner.learn(task(number, n=16), progress=False)
     learner.save(tmp_path / "learner")
-    again = BPNN.load(tmp_path / "learner", network())
+    again = BPNN.load(tmp_path / "learner", network(), estimator=KFAC())
     assert again.tasks == learner.tasks
     x = torch.randn(5, 4)
     for name in ("task 0", "task 1", "task 10", "task 11"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,10 +41,12 @@ def course(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]]
     learner, tasks = method.learner, list(stream)
     if isinstance(learner, Joint):
         return _all_at_once(method, tasks)
+    if isinstance(learner, OneNetwork) and method.settings:
+        return _by_whole_streams(method, stream)
     rows: list[list[Judgement | None]] = []
     chosen: list[str] = []
     for number, task in enumerate(tasks):
-        chosen.append(_learn(method, task, tasks[: number + 1]))
+        chosen.append(_learn(method, task))
         if isinstance(learner, BPNN | PNN) and rows:
             # Earlier tasks are bit-identical, which tests hold: there is no need to look again.
             row = [*rows[-1][:number], judge(learner, task)]
@@ -54,8 +57,21 @@ def course(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]]
     return rows, chosen, None if method.settings or method.priors else _held_out(learner, tasks)
 
 
-def _learn(method: Method, task: Task, so_far: list[Task]) -> str:
-    """Learn a task with every setting, keep the one of least mean validation NLL over the tasks so far."""
+def _by_whole_streams(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]], list[str], float | None]:
+    """Once through the stream with every setting: how hard to hold on to a task shows only in those that follow."""
+    trials = []
+    for name, apply in method.settings:
+        learner = copy.deepcopy(method.learner)
+        apply(learner)
+        rows, _, held = course(Method(learner), stream)
+        assert held is not None
+        trials.append((held, name, rows))
+    held, name, rows = min(trials, key=lambda trial: trial[0])
+    return rows, [name], held
+
+
+def _learn(method: Method, task: Task) -> str:
+    """Learn a task with every setting, keep the one of least validation NLL."""
     learner: Any = method.learner
     if isinstance(learner, BPNN):
         learned = learner.draft(task, prior=method.priors or None, progress=False)
@@ -64,17 +80,14 @@ def _learn(method: Method, task: Task, so_far: list[Task]) -> str:
     if not method.settings:
         learner.learn(task, progress=False)
         return ""
-    attribute = "state" if isinstance(learner, OneNetwork) else "learned"
-    before = getattr(learner, attribute)
+    before = learner.learned
     trials = []
     for name, apply in method.settings:
         apply(learner)
         learner.adopt(learner.draft(task, progress=False))
-        judged_on = so_far if isinstance(learner, OneNetwork) else [task]
-        trials.append((_held_out(learner, judged_on), name, getattr(learner, attribute)))
-        setattr(learner, attribute, before)
-    _, name, after = min(trials, key=lambda trial: trial[0])
-    setattr(learner, attribute, after)
+        trials.append((_held_out(learner, [task]), name, learner.learned))
+        learner.learned = before
+    _, name, learner.learned = min(trials, key=lambda trial: trial[0])
     return name
 
 

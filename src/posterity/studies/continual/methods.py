@@ -26,7 +26,7 @@ STRENGTHS: dict[str, list[tuple[float, float]]] = {
 TEMPERATURES = (1.0, 1e-2, 1e-4, 1e-6)
 DECAYS = (1e-3, 1e-2, 1e-1)
 RATES = (0.1, 0.4)
-CONSOLIDATION = (10.0, 300.0)
+CONSOLIDATION = (1.0, 100.0, 10000.0)
 PRECISIONS = (0.1, 1.0)
 DRAWS = 10
 
@@ -46,7 +46,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Method:
-    """A learner, and what to try for every task: each setting is applied to the learner before a column is drafted."""
+    """A learner, and what to try: for every task where each has a column, for the whole stream where all share a network."""
 
     learner: Learner
     settings: Sequence[tuple[str, Callable[[Any], None]]] = ()
@@ -101,7 +101,7 @@ def full(name: str, training: dict[str, Any], seed: int) -> Method:
         case "pnn":
             learner = PNN(model, ["3"], "5", weight_decay=1e-4, **options)
         case "ewc":
-            return Method(EWC(model, "5", precision=1.0, **options), [_set("strength", s) for s in (1.0, 100.0)])
+            return Method(EWC(model, "5", precision=1.0, **options), [_set("strength", s) for s in CONSOLIDATION])
         case "online laplace":
             return Method(
                 OnlineLaplace(model, "5", precision=1.0, **options), [_set("strength", s) for s in (1.0, 10.0)]

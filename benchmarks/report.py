@@ -53,6 +53,7 @@ def tables(results: Mapping[str, list[Line]]) -> dict[str, Table]:
         "floor": _floor(curvature),
         "predictive": _predictive(results.get("predictive", [])),
         "certificates": _certificates(results.get("certificates", [])),
+        "progressive": _progressive(results.get("progressive", [])),
     }
     return {name: table for name, table in found.items() if table.rows}
 
@@ -115,6 +116,21 @@ def _certificates(lines: list[Line]) -> Table:
     columns = ("work", "", "plain passes over the data", "CPU s", "target")
     about = f": {lines[0]['examples']:,} images, batch {lines[0]['batch']}" if lines else ""
     return Table(f"LeNet-5{about}", columns, rows, words=2)
+
+
+def _progressive(lines: list[Line]) -> Table:
+    """Column by column, in the unit that the target is told in."""
+    rows = []
+    for line in lines:
+        if line["seconds"] is None:
+            rows.append((line["network"], line["work"], "–", "–", line["detail"]))
+            continue
+        each = 1000 * line["seconds"] / (line["examples"] / line["batch"])
+        rows.append(
+            (line["network"], line["work"], f"{line['ratio']:.2f}×", f"{each:.1f}", line["detail"].split(" ")[0])
+        )
+    columns = ("network", "training", "t forwards + 1 backward", "ms a batch", "laterals' own count")
+    return Table("A batch of column t, earlier columns drawn for it", columns, rows, words=2)
 
 
 def _kind(lines: list[Line], kind: str) -> list[Line]:

@@ -37,12 +37,15 @@ from posterity.pacbayes import (
     tune,
 )
 from posterity.predictive import Prediction, Scores, ood_auroc, predict, reliability, score, selective_accuracy
+from posterity.progressive import BPNN, PNN, Stream, Task
 from posterity.version import __version__
 
 __all__ = [
+    "BPNN",
     "EKFAC",
     "KFAC",
     "KFOC",
+    "PNN",
     "Bernoulli",
     "Card",
     "Categorical",
@@ -61,6 +64,8 @@ __all__ = [
     "Sampled",
     "Scales",
     "Scores",
+    "Stream",
+    "Task",
     "Tuned",
     "__version__",
     "certify",

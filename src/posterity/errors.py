@@ -163,6 +163,33 @@ class BadAudit(PosterityError):
     """A certificate's record is damaged, or its numbers do not follow from each other."""
 
 
+# --- progressive -----------------------------------------------------------------------------------
+
+
+class BadLateral(PosterityError):
+    """A lateral connection is asked for where there is no layer that could have one."""
+
+
+class BadHead(PosterityError):
+    """The head named is not a layer that a task could have in a size of its own."""
+
+
+class LateralMismatch(PosterityError):
+    """A layer with lateral connections has another shape, or is called another number of times, in another column."""
+
+
+class UnknownTask(PosterityError):
+    """No task of that name has been learned."""
+
+
+class RepeatedTask(PosterityError):
+    """A task of that name has been learned already, or comes twice in a stream."""
+
+
+class BadLearnerFile(PosterityError):
+    """A folder does not hold a learner, or holds one of another network."""
+
+
 # --- files -----------------------------------------------------------------------------------------
 
 

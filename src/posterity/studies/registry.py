@@ -8,6 +8,7 @@ from posterity.studies.bounds import BOUNDS
 from posterity.studies.calibration import CALIBRATION
 from posterity.studies.certificates import CERTIFICATES
 from posterity.studies.cold_posterior import COLD_POSTERIOR
+from posterity.studies.continual import CONTINUAL
 from posterity.studies.declaration import Study
 from posterity.studies.exact_algebra import EXACT_ALGEBRA
 from posterity.studies.kfoc_quality import KFOC_QUALITY
@@ -24,6 +25,7 @@ STUDIES: dict[str, Study] = {
         CALIBRATION,
         CERTIFICATES,
         COLD_POSTERIOR,
+        CONTINUAL,
         EXACT_ALGEBRA,
         KFOC_QUALITY,
         KRONECKER,

@@ -1,0 +1,326 @@
+"""Bayesian progressive networks: the paper's Algorithm 2."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks import run_with, write_blocks
+from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
+from posterity.curvature.hashes import data_fingerprint, example_hashes
+from posterity.errors import NoData
+from posterity.gaussian import Gaussian
+from posterity.laplace import History, Scales, train, tune_strength, update
+from posterity.laplace.train import evaluate
+from posterity.pacbayes import Landscape, one_number
+from posterity.pacbayes.tune import BoundName
+from posterity.predictive import Prediction, predict
+from posterity.predictive.prediction import from_outputs
+from posterity.progressive.column import Architecture, Column
+from posterity.progressive.draws import Draws
+from posterity.progressive.learner import Learner, seed_of
+from posterity.progressive.metrics import gathered, judged
+from posterity.progressive.network import Network, _Past
+from posterity.progressive.prior import column_prior, joined, start_at
+from posterity.progressive.size import gaussian_bytes
+from posterity.progressive.steps import prior_adam
+from posterity.progressive.task import Task
+
+TRIES = 10
+"""Draws by which temperatures are compared."""
+
+Scaling = Scales | Literal["evidence"] | BoundName
+"""How a column's α, β, τ are chosen: given, of greatest evidence, or of least bound estimate."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A task that was learned: its column, where it came from, and how sure it is. Both Gaussians are over new blocks alone."""
+
+    task: str
+    likelihood: Likelihood
+    classes: int
+    column: Column
+    prior: Gaussian
+    posterior: Gaussian
+    trace: float
+    """tr(F Σ) of the new blocks, an example: what this column adds to the approximate risk of all later ones."""
+    history: History | None = None
+
+    @property
+    def kl(self) -> float:
+        """KL(posterior ‖ prior) in nats: all that the task's bound has to pay for."""
+        return float(self.posterior.kl(self.prior))
+
+
+class BPNN(Learner):
+    """A column for each task, with a learned prior for its layers and posteriors of earlier columns for its laterals.
+
+    While a column learns, earlier ones are drawn from their posteriors, anew for every batch; all are drawn when predicting.
+    Only the new blocks have curvature, scales and a share in the KL divergence. A column starts at its prior's mean, or at the
+    model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone` and
+    `training` see `PNN`; batch statistics stay at the model's. With several `temperatures` the one of least validation NLL is
+    taken for the new blocks.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        prior: Gaussian,
+        laterals: Sequence[str] | str,
+        head: str | None = None,
+        *,
+        estimator: Estimator | None = None,
+        scaling: Scaling = "catoni",
+        temperatures: Sequence[float] = (1.0,),
+        head_precision: float = 1.0,
+        samples: int = 100,
+        backbone: nn.Module | None = None,
+        training: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.architecture = Architecture.of(model, laterals, head)
+        self.prior = prior if prior.is_compressed else prior.compress()
+        self.estimator, self.scaling, self.temperatures = estimator or KFOC(), scaling, tuple(temperatures)
+        self.head_precision, self.samples, self.backbone = head_precision, samples, backbone
+        self.training, self.seed = dict(training or {}), seed
+        self.learned: tuple[Learned, ...] = ()
+        # A prior that does not fit shows here, not after the first task has come.
+        column_prior(self.prior, self.architecture, Column(model, nn.ModuleList()), [], head_precision)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(one.task for one in self.learned)
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {one.task: one.column.parameters for one in self.learned}
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        return {one.task: one.column.bytes + gaussian_bytes(one.posterior) for one in self.learned}
+
+    # --- learning ----------------------------------------------------------------------------------
+
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Learned:
+        learned = self.draft(task, generator=generator, progress=progress)
+        self.adopt(learned)
+        return learned
+
+    def adopt(self, learned: Learned) -> None:
+        """Add a column that `draft` made."""
+        self.learned = (*self.learned, learned)
+
+    def draft(
+        self,
+        task: Task,
+        *,
+        prior: Gaussian | Sequence[Gaussian] | None = None,
+        generator: torch.Generator | None = None,
+        progress: bool = True,
+    ) -> Learned:
+        """Learn a column without adding it, which `adopt` does.
+
+        Of several priors (of other strengths, say) the one whose MAP network has the least validation NLL is taken; but then the
+        prior has seen the validation data, which a certificate must not use.
+        """
+        self._accept(task)
+        priors = [prior or self.prior] if prior is None or isinstance(prior, Gaussian) else list(prior)
+        if len(priors) > 1 and task.validation is None:
+            raise NoData(f'task "{task.name}" has no validation data to choose among {len(priors)} priors by.')
+        seed = seed_of(self.seed, len(self.learned), generator)
+        trials = [self._trained(task, one, seed, progress) for one in priors]
+        best = min(trials, key=lambda trial: _held_out(trial, task)) if len(trials) > 1 else trials[0]
+        own, network = best.prior, best.network
+        curvature = estimate(
+            network,
+            task.train,
+            self.estimator,
+            task.likelihood,
+            blocks=lambda name, module: name in own.mean,
+            batch_size=self.training.get("batch_size", 256),
+            generator=torch.Generator().manual_seed(seed + 1),
+            progress=progress,
+        )
+        posterior = update(own, network, curvature, self._scales(own, network, curvature))
+        posterior = posterior.tempered(self._best_temperature(posterior, best.column, task, seed))
+        traces = [posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
+        trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
+        signed = _signed(posterior, task)
+        return Learned(task.name, task.likelihood, task.classes, best.column, own, signed, trace, best.history)
+
+    def _trained(self, task: Task, prior: Gaussian, seed: int, progress: bool) -> _Trial:
+        """A new column at the mode of its posterior."""
+        column = self.architecture.grow([one.column for one in self.learned], task.classes, seed)
+        single = prior if prior.is_compressed else prior.compress()
+        posteriors = [one.posterior for one in self.learned]
+        own = column_prior(single, self.architecture, column, posteriors, self.head_precision)
+        network = self._in_training(column, seed)
+        start_at(network, own)
+        options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
+        options.setdefault("optimiser", prior_adam(network, own, options.get("lr", 5e-4)))
+        dice = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # for dropout, which takes no generator
+            history = train(network.train(), task.train, own, task.likelihood, generator=dice, **options)
+        return _Trial(column, own, network.eval(), history)
+
+    def _in_training(self, column: Column, seed: int) -> Network:
+        """The network that learns: earlier columns run without gradients, at weights drawn for each batch."""
+        earlier, draws = [one.column for one in self.learned], None
+        if earlier:
+            past = joined([one.posterior for one in self.learned])
+            draws = Draws(past, _Past(earlier, self.architecture.laterals), seed)
+        return self._network([*earlier, column], past=len(earlier), draws=draws)
+
+    def _scales(self, prior: Gaussian, network: Network, curvature: Curvature) -> Scales:
+        """α, β, τ of the new blocks. The approximate risk has the constant trace of the frozen columns in it.
+
+        As in the paper, each frozen column's trace is the one of its own task; here by the example, since a Fisher
+        information summed over another number of examples is not in the units of this one.
+        """
+        match self.scaling:
+            case Scales():
+                return self.scaling
+            case "evidence":
+                return tune_strength(prior, network, curvature)
+        landscape = Landscape.of(prior, network, curvature)
+        frozen = sum(one.trace for one in self.learned) * curvature.count
+        return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scaling).scales
+
+    def _best_temperature(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
+        """The one of least validation NLL, each tried on the same draws."""
+        if len(self.temperatures) == 1:
+            return self.temperatures[0]
+        if task.validation is None:
+            raise NoData(f'task "{task.name}" has no validation data to choose among {self.temperatures} by.')
+        network = self._network([*(one.column for one in self.learned), column]).eval()
+        everything = joined([*(one.posterior for one in self.learned), posterior])
+        draws = Draws(everything, network, seed)
+        x, y = gathered(task.validation)
+        losses = {}
+        for temperature in self.temperatures:
+            outputs = []
+            for k in range(TRIES):
+                weights = draws.at(k)
+                means = write_blocks(draws.blocks, {name: draws.mean[name] for name in posterior.blocks})
+                # A draw at temperature τ is the mean and √τ of the way to the draw at temperature one.
+                weights |= {n: mean + temperature**0.5 * (weights[n] - mean) for n, mean in means.items()}
+                with torch.no_grad():
+                    outputs.append(run_with(network, weights, (x,)))
+            stacked = torch.stack(outputs)
+            losses[temperature] = judged(from_outputs(stacked, task.likelihood, stacked.mean(0), False), y).nll
+        return min(losses, key=lambda temperature: losses[temperature])
+
+    # --- using -------------------------------------------------------------------------------------
+
+    def network(self, task: str) -> Network:
+        """The columns that feed a task, as one module in evaluation mode. It shares the learner's own weights."""
+        return self._network([one.column for one in self.learned[: self._number(task) + 1]]).eval()
+
+    def posterior(self, task: str) -> Gaussian:
+        """Over all blocks of all columns that feed a task."""
+        return joined([one.posterior for one in self.learned[: self._number(task) + 1]])
+
+    def prior_of(self, task: str) -> Gaussian:
+        """What was believed before a task's data came: earlier columns as they are, the prior of its own.
+
+        The matrices of earlier columns are those of `posterior(task)`, so their KL divergence is zero. The card counts all data
+        that earlier columns and the learned prior have seen.
+        """
+        number = self._number(task)
+        earlier, this = self.learned[:number], self.learned[number]
+        seen = [one.posterior.card.hashes for one in earlier] + [this.prior.card.hashes]
+        known = [hashes for hashes in seen if hashes is not None]
+        hashes = torch.cat(known).unique() if known else None
+        card = replace(this.prior.card, hashes=hashes, source="" if hashes is None else data_fingerprint(hashes))
+        return joined([*(one.posterior for one in earlier), this.prior], card)
+
+    def predict(
+        self,
+        x: Tensor | Mapping[str, Any],
+        task: str,
+        *,
+        generator: torch.Generator | None = None,
+        samples: int | None = None,
+        method: Literal["sampled", "linearised"] = "sampled",
+        keep_draws: bool = False,
+    ) -> Prediction:
+        """The predictive of a task, over draws of all columns that feed it."""
+        likelihood = self.learned[self._number(task)].likelihood
+        return predict(
+            self.network(task),
+            self.posterior(task),
+            x,
+            likelihood,
+            samples=samples or self.samples,
+            method=method,
+            generator=generator,
+            keep_draws=keep_draws,
+        )
+
+    def certify(self, task: Task | str, data: Data | None = None, confidence: float = 0.95, **options: Any) -> Any:
+        """A risk bound for a task, on its training data unless other data is given. Only its own column has a KL divergence.
+
+        `options` go to `pacbayes.certify`.
+        """
+        from posterity import pacbayes  # by name at the time of the call
+
+        name = task if isinstance(task, str) else task.name
+        data = task.train if data is None and isinstance(task, Task) else data
+        self._number(name)
+        if data is None:
+            raise NoData(f'a certificate for "{name}" needs data: give the task itself, or data=...')
+        certify = pacbayes.certify  # type: ignore[attr-defined, unused-ignore]
+        return certify(self.network(name), self.posterior(name), self.prior_of(name), data, confidence, **options)
+
+    # --- files -------------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the learner into a folder. Columns that are there already are not written again."""
+        from posterity.progressive.storage import save  # which builds learners, and so imports this module first
+
+        save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BPNN:
+        """The learner of a folder, for the same architecture, the same to the last bit. `options` as for a new one."""
+        from posterity.progressive.storage import load
+
+        return load(folder, model, **options)
+
+    def _network(self, columns: Sequence[Column], *, past: int = 0, draws: Draws | None = None) -> Network:
+        return Network(
+            columns,
+            self.architecture.laterals,
+            past=past,
+            draws=draws,
+            backbone=self.backbone,
+            statistics_fixed=True,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A column at its mode, before it is known how sure it is."""
+
+    column: Column
+    prior: Gaussian
+    network: Network
+    history: History
+
+
+def _held_out(trial: _Trial, task: Task) -> float:
+    assert task.validation is not None
+    return evaluate(trial.network, batches(task.validation, 1024), task.likelihood)[0]
+
+
+def _signed(posterior: Gaussian, task: Task) -> Gaussian:
+    """With the hashes of the task's own data: what later priors have seen."""
+    hashes = example_hashes(task.train)
+    return replace(posterior, card=replace(posterior.card, hashes=hashes, source=data_fingerprint(hashes)))

@@ -1,0 +1,100 @@
+"""What every continual learner is: tasks come one by one, and any of them can be asked for at any time."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.curvature import Likelihood
+from posterity.errors import RepeatedTask, UnknownTask
+from posterity.predictive import Prediction
+from posterity.predictive.predict import _batches
+from posterity.predictive.prediction import from_outputs
+from posterity.progressive.task import Task
+
+
+class Learner(ABC):
+    """Learns a stream of tasks. An error while learning leaves it as it was."""
+
+    @property
+    @abstractmethod
+    def tasks(self) -> tuple[str, ...]:
+        """The names of the tasks learned, in their order."""
+
+    @abstractmethod
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Any:
+        """Take up one more task. Without a generator, randomness follows from the learner's seed and the task's number."""
+
+    @abstractmethod
+    def predict(
+        self, x: Tensor | Mapping[str, Any], task: str, *, generator: torch.Generator | None = None
+    ) -> Prediction:
+        """What the learner says of inputs of a task that it has learned."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, int]:
+        """How many numbers each task added."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> dict[str, int]:
+        """What each task added in memory: weights, and what is kept of how sure they are."""
+
+    def _number(self, task: str) -> int:
+        if task not in self.tasks:
+            raise UnknownTask(f'no task "{task}" has been learned: there are {list(self.tasks)}.')
+        return self.tasks.index(task)
+
+    def _accept(self, task: Task) -> None:
+        """Refuse a task that cannot be learned, before anything changes."""
+        task.check()
+        if task.name in self.tasks:
+            raise RepeatedTask(f'task "{task.name}" has been learned already: give the new one another name.')
+
+
+def seed_of(seed: int, number: int, generator: torch.Generator | None) -> int:
+    """The seed of a task: from the generator if there is one, else from the learner's seed and the task's number.
+
+    The second makes a stream that is saved and taken up again go on to the same bits.
+    """
+    if generator is not None:
+        return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    return int.from_bytes(hashlib.sha256(f"{seed} {number}".encode()).digest()[:7], "little")
+
+
+@torch.no_grad()
+def plain_prediction(
+    network: nn.Module,
+    x: Tensor | Mapping[str, Any],
+    likelihood: Likelihood,
+    *,
+    dropout_draws: int = 0,
+    generator: torch.Generator | None = None,
+    batch_size: int = 250,
+) -> Prediction:
+    """One network's answer, or the mean over `dropout_draws` of them with dropout left on."""
+    batches = _batches(x, batch_size, next(network.parameters()).device)
+    modes = {module: module.training for module in network.modules()}
+    try:
+        network.eval()
+        if not dropout_draws:
+            outputs = torch.cat([batch.outputs(network) for batch in batches])[None]
+        else:
+            for module in network.modules():
+                if isinstance(module, nn.modules.dropout._DropoutNd):
+                    module.train()
+            # Dropout takes no generator: torch's own is set for a while, and put back.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed_of(0, 0, generator))
+                draws = [torch.cat([b.outputs(network) for b in batches]) for _ in range(dropout_draws)]
+            outputs = torch.stack(draws)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return from_outputs(outputs, likelihood, outputs.mean(0), False)

@@ -1,0 +1,111 @@
+"""Progressive neural networks: a column for each task, no uncertainty of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.curvature import Likelihood
+from posterity.laplace import History, isotropic, train
+from posterity.laplace.source import Source
+from posterity.predictive import Prediction
+from posterity.progressive.column import Architecture, Column
+from posterity.progressive.learner import Learner, plain_prediction, seed_of
+from posterity.progressive.network import Network
+from posterity.progressive.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A task that was learned: its column, and how training went."""
+
+    task: str
+    likelihood: Likelihood
+    column: Column
+    history: History
+
+
+class PNN(Learner):
+    """A new column for each task, with lateral connections from all earlier ones, which stay as they are.
+
+    `model` is the architecture of a column and its initial weights; `laterals` names the layers where earlier columns lead in
+    (paths or patterns), `head` the layer that each task has in its own size. Parameters of the model with requires_grad
+    False, and the `backbone` that runs once before all columns, are shared and never trained.
+
+    `weight_decay` is PyTorch's λ on the mean loss, a Gaussian prior of precision λ·N around zero. With `dropout_draws`, dropout
+    stays on when predicting and as many outputs are averaged (MC dropout). `training` goes to `train` (lr, epochs, …).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        laterals: Sequence[str] | str,
+        head: str | None = None,
+        *,
+        weight_decay: float = 0.0,
+        dropout_draws: int = 0,
+        backbone: nn.Module | None = None,
+        training: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.architecture = Architecture.of(model, laterals, head)
+        self.weight_decay, self.dropout_draws, self.backbone = weight_decay, dropout_draws, backbone
+        self.training, self.seed = dict(training or {}), seed
+        self.learned: tuple[Trained, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(column.task for column in self.learned)
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {one.task: one.column.parameters for one in self.learned}
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        return {one.task: one.column.bytes for one in self.learned}
+
+    def network(self, task: str) -> Network:
+        """The columns that feed a task, as one module in evaluation mode. It shares the learner's own weights."""
+        columns = [one.column for one in self.learned[: self._number(task) + 1]]
+        return Network(columns, self.architecture.laterals, backbone=self.backbone).eval()
+
+    def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
+        """Learn a column without adding it: several can be tried, and `adopt` takes one."""
+        self._accept(task)
+        earlier = [one.column for one in self.learned]
+        seed = seed_of(self.seed, len(earlier), generator)
+        column = self.architecture.grow(earlier, task.classes, seed)
+        network = Network([*earlier, column], self.architecture.laterals, past=len(earlier), backbone=self.backbone)
+        prior = None
+        if self.weight_decay:
+            # λ on a mean loss is a precision of λ·N beside the summed one.
+            prior = isotropic(network, self.weight_decay * Source(task.train, 1024, None).count)
+        options = {"validation": task.validation, "progress": progress} | self.training
+        dice = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # for dropout, which takes no generator
+            history = train(network.train(), task.train, prior, task.likelihood, generator=dice, **options)
+        network.eval()
+        return Trained(task.name, task.likelihood, column, history)
+
+    def adopt(self, trained: Trained) -> None:
+        """Add a column that `draft` made."""
+        self.learned = (*self.learned, trained)
+
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
+        trained = self.draft(task, generator=generator, progress=progress)
+        self.adopt(trained)
+        return trained
+
+    def predict(
+        self, x: Tensor | Mapping[str, Any], task: str, *, generator: torch.Generator | None = None
+    ) -> Prediction:
+        likelihood = self.learned[self._number(task)].likelihood
+        return plain_prediction(
+            self.network(task), x, likelihood, dropout_draws=self.dropout_draws, generator=generator
+        )

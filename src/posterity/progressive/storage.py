@@ -1,0 +1,263 @@
+"""A learner as a folder: a page of JSON, and safetensors files for each column. Loading runs no code.
+
+    learner.json                    names, sizes, settings, and a sha256 of every file of weights
+    prior.safetensors               the learned prior
+    column-003-prior.safetensors    the Gaussians of column 3 over its own blocks
+    column-003-posterior.safetensors
+    column-003-weights.safetensors  its weights and statistics, without what all columns share
+
+Files of columns come first and the page last, by renaming, so a kill leaves the learner as it was saved before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from posterity.curvature import KFOC, Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.errors import BadLearnerFile, BadPriorFile
+from posterity.gaussian import Gaussian
+from posterity.gaussian import load as load_gaussian
+from posterity.laplace import Scales
+from posterity.progressive.bpnn import BPNN, Learned
+from posterity.progressive.column import Column
+
+FORMAT = 1
+PAGE = "learner.json"
+Plain = int | float | str | bool | None
+
+
+def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
+    """Write a learner; the columns that the folder's page tells of already, unchanged, are left as they are."""
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    before = _entries_before(root)
+    learner.prior.save(root / "prior.safetensors")
+    entries = []
+    for number, one in enumerate(learner.learned):
+        mark = _mark(one)
+        if number < len(before) and before[number].get("mark") == mark:
+            entries.append(before[number])
+            continue
+        one.prior.save(root / _name(number, "prior"))
+        one.posterior.save(root / _name(number, "posterior"))
+        entries.append(
+            {
+                "task": one.task,
+                "classes": one.classes,
+                "likelihood": _likelihood_to_json(one.likelihood),
+                "trace": one.trace,
+                "mark": mark,
+                "weights": _save_weights(_own_state(one.column, learner.architecture.template), root, number),
+            }
+        )
+    training = {k: v for k, v in learner.training.items() if isinstance(v, Plain)}
+    page = {
+        "format": FORMAT,
+        "laterals": list(learner.architecture.laterals),
+        "head": learner.architecture.head,
+        "frozen": _frozen(learner),
+        "seed": learner.seed,
+        "head_precision": learner.head_precision,
+        "samples": learner.samples,
+        "temperatures": list(learner.temperatures),
+        "scaling": _scaling_to_json(learner),
+        "estimator": repr(learner.estimator),
+        "training": training,
+        "to_be_given": sorted(learner.training.keys() - training.keys()),
+        "columns": entries,
+    }
+    _replace(root / PAGE, json.dumps(page, indent=1, allow_nan=False).encode())
+
+
+def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BPNN:
+    """The learner of a folder. What a file cannot hold (another estimator, an optimiser) has to be given again."""
+    root = Path(folder)
+    page = _page(root)
+    try:
+        settings = {
+            "seed": int(page["seed"]),
+            "head_precision": float(page["head_precision"]),
+            "samples": int(page["samples"]),
+            "temperatures": tuple(float(t) for t in page["temperatures"]),
+            "scaling": _scaling(page["scaling"]),
+            "training": dict(page["training"]),
+        }
+        laterals, head, columns = [str(p) for p in page["laterals"]], str(page["head"]), list(page["columns"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _bad(root, f"{PAGE} is not a learner's page ({type(error).__name__}: {error})") from error
+    given = options.get("training") or {}
+    if "estimator" not in options and page["estimator"] != repr(KFOC()):
+        raise _bad(root, f"it was learned with {page['estimator']}, which has to be given again: estimator=...")
+    if missing := [name for name in page["to_be_given"] if name not in given]:
+        raise _bad(root, f"its training had {missing}, which a file cannot hold: give them in training=...")
+    settings["training"] = settings["training"] | dict(given)
+    options = settings | {k: v for k, v in options.items() if k != "training"}
+    try:
+        learner = BPNN(model, load_gaussian(root / "prior.safetensors"), laterals, head, **options)
+    except BadPriorFile:
+        raise
+    except Exception as error:
+        raise _bad(root, f"the network given does not fit it ({type(error).__name__}: {error})") from error
+    if _frozen(learner) != page["frozen"]:
+        raise _bad(root, "the frozen weights of the network given are not those it was learned with")
+    for number, entry in enumerate(columns):
+        try:
+            learner.adopt(_column(learner, root, number, entry))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise _bad(root, f"column {number} cannot be read ({type(error).__name__}: {error})") from error
+    return learner
+
+
+def _column(learner: BPNN, root: Path, number: int, entry: Mapping[str, Any]) -> Learned:
+    classes = int(entry["classes"])
+    column = learner.architecture.grow([one.column for one in learner.learned], classes, 0)
+    path = root / _name(number, "weights")
+    if not path.exists():
+        raise _bad(root, f"{path.name} is missing")
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != entry["weights"]:
+        raise _bad(root, f"{path.name} is not the file that was saved (sha256): bytes were changed, lost or added")
+    state = safetensors.torch.load(data)
+    expected = _own_state(column, learner.architecture.template)
+    if odd := sorted(state.keys() ^ expected.keys()):
+        raise _bad(root, f"{path.name} and the network given differ in {odd[:5]}")
+    with torch.no_grad():
+        for name, tensor in expected.items():
+            if tensor.shape != state[name].shape:
+                raise _bad(
+                    root,
+                    f'"{name}" has shape {tuple(state[name].shape)} in {path.name} and {tuple(tensor.shape)} in the network',
+                )
+            tensor.copy_(state[name])
+    prior, posterior = (load_gaussian(root / _name(number, kind)) for kind in ("prior", "posterior"))
+    likelihood = _likelihood(entry["likelihood"])
+    return Learned(str(entry["task"]), likelihood, classes, column, prior, posterior, float(entry["trace"]))
+
+
+def _own_state(column: Column, template: nn.Module) -> dict[str, Tensor]:
+    """A column's weights and statistics by name, without those that it shares with the template."""
+    shared = {id(t) for t in (*template.parameters(), *template.buffers())}
+    found: dict[str, Tensor] = {}
+    for prefix, part in (("column", column.module), ("laterals", column.laterals)):
+        for name, tensor in (*part.named_parameters(), *part.named_buffers()):
+            if id(tensor) not in shared:
+                found[f"{prefix}.{name}"] = tensor.detach()
+    return found
+
+
+def _save_weights(state: dict[str, Tensor], root: Path, number: int) -> str:
+    data = safetensors.torch.save({name: t.cpu().contiguous().clone() for name, t in state.items()})
+    _replace(root / _name(number, "weights"), data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(draft, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _page(root: Path) -> dict[str, Any]:
+    try:
+        page = json.loads((root / PAGE).read_bytes())
+    except FileNotFoundError:
+        raise _bad(root, f"there is no {PAGE} in it") from None
+    except (OSError, ValueError) as error:
+        raise _bad(root, f"{PAGE} cannot be read ({error})") from error
+    if not isinstance(page, dict) or type(page.get("format")) is not int:
+        raise _bad(root, f"{PAGE} is not a learner's page")
+    if page["format"] > FORMAT:
+        raise _bad(root, f"it is in format {page['format']} and this posterity reads up to {FORMAT}: upgrade")
+    return page
+
+
+def _entries_before(root: Path) -> list[dict[str, Any]]:
+    if not (root / PAGE).exists():
+        return []
+    columns = _page(root).get("columns")
+    return [c for c in columns if isinstance(c, dict)] if isinstance(columns, list) else []
+
+
+def _bad(root: Path, reason: str) -> BadLearnerFile:
+    return BadLearnerFile(f"{root}: {reason}. Give the folder of a saved learner and the network it was made with.")
+
+
+def _name(number: int, kind: str) -> str:
+    return f"column-{number:03d}-{kind}.safetensors"
+
+
+def _mark(one: Learned) -> str:
+    """Tells one column from another: over its means, and the log determinants of what surrounds them."""
+    digest = hashlib.sha256(repr((one.task, one.classes, one.likelihood, one.trace)).encode())
+    for gaussian in (one.prior, one.posterior):
+        digest.update(_digest(gaussian))
+    return digest.hexdigest()
+
+
+def _digest(gaussian: Gaussian) -> bytes:
+    digest = hashlib.sha256(repr(gaussian).encode())
+    for name, mean in gaussian.mean.items():
+        digest.update(mean.detach().double().cpu().contiguous().numpy().tobytes())
+        digest.update(float(gaussian.precision[name].trace()).hex().encode())
+    return digest.digest()
+
+
+def _frozen(learner: BPNN) -> str:
+    """A fingerprint of everything that columns share and no file holds."""
+    digest = hashlib.sha256()
+    parts: list[nn.Module] = [learner.architecture.template]
+    if learner.backbone is not None:
+        parts.append(learner.backbone)
+    for k, part in enumerate(parts):
+        for name, p in part.named_parameters():
+            if not p.requires_grad or k:
+                digest.update(name.encode() + p.detach().double().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _likelihood_to_json(likelihood: Likelihood) -> list[Any]:
+    if isinstance(likelihood, GaussianNoise):
+        return ["GaussianNoise", likelihood.precision]
+    return [type(likelihood).__name__]
+
+
+def _likelihood(raw: Any) -> Likelihood:
+    match raw:
+        case ["Categorical"]:
+            return Categorical()
+        case ["Bernoulli"]:
+            return Bernoulli()
+        case ["GaussianNoise", float(precision) | int(precision)]:
+            return GaussianNoise(float(precision))
+    raise ValueError(f"there is no likelihood {raw!r}")
+
+
+def _scaling_to_json(learner: BPNN) -> Any:
+    if not isinstance(learner.scaling, Scales):
+        return learner.scaling
+    s = learner.scaling
+    return [dict(x) if isinstance(x, Mapping) else x for x in (s.alpha, s.beta, s.temperature)]
+
+
+def _scaling(raw: Any) -> Any:
+    if isinstance(raw, list):
+        return Scales(*raw)
+    if raw not in ("evidence", "catoni", "mcallester", "maurer"):
+        raise ValueError(f"there is no scaling {raw!r}")
+    return raw

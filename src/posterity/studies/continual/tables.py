@@ -1,0 +1,124 @@
+"""The study's tables and its figure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from posterity.studies.continual.methods import DECAYS, NAMES
+from posterity.studies.declaration import Record, Table
+from posterity.studies.transfer import interval
+
+PUBLISHED = {"S-FSVI": 99.5, "VCL": 98.4}
+"""Multi-head split MNIST, average accuracy in %, as their authors report it."""
+FULL = {"bpnn zero": "BPNN, isotropic at zero", "pnn": "PNN", "ewc": "EWC", "online laplace": "online Laplace"}
+TUNED = "PNN, weight decay by validation"
+BASE = "bpnn mean"
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    made = []
+    few = [r for r in records if r.arguments["protocol"] == "small"]
+    for source, target, shots in sorted({_where(r) for r in few}):
+        here = _by_method([r for r in few if _where(r) == (source, target, shots)])
+        rows = [_row(name, runs, here) for name, runs in here.items()]
+        columns = ["learner", "ACC %", "to isotropic at the mean", "BWT %", "FWT %", "NLL", "ECE %"]
+        made.append(Table(f"prior from {source}, split {target}, {shots} images a class", columns, rows))
+    whole = [r for r in records if r.arguments["protocol"] == "full"]
+    if whole:
+        rows = []
+        for name, title in FULL.items():
+            found = [100 * r.values["acc"] for r in whole if r.arguments["method"] == name]
+            if found:
+                mean, half = interval(found)
+                rows.append([title, f"{mean:.2f} ± {half:.2f}"])
+        rows += [[f"{name} (published)", f"{value:.1f}"] for name, value in PUBLISHED.items()]
+        made.append(Table("Multi-head split MNIST, all images, two hidden layers of 256", ["learner", "ACC %"], rows))
+    return made
+
+
+def _where(record: Record) -> tuple[str, str, int]:
+    a = record.arguments
+    return a["source"], a["target"], a["shots"]
+
+
+def _by_method(records: Sequence[Record]) -> dict[str, dict[int, Record]]:
+    """Runs by seed, for each method; and PNN with the weight decay that validation data chose, seed by seed."""
+    found: dict[str, dict[int, Record]] = {}
+    for name, title in NAMES.items():
+        runs = {r.arguments["seed"]: r for r in records if r.arguments["method"] == name}
+        if runs:
+            found[title] = runs
+        if name == f"pnn {DECAYS[-1]:g}":
+            fixed = [r for r in records if r.arguments["method"].startswith("pnn ")]
+            by_seed = {
+                r.arguments["seed"]: [s for s in fixed if s.arguments["seed"] == r.arguments["seed"]] for r in fixed
+            }
+            if by_seed:
+                found[TUNED] = {seed: min(rs, key=lambda r: r.values["held out"]) for seed, rs in by_seed.items()}
+    return found
+
+
+def _row(name: str, runs: dict[int, Record], all_runs: dict[str, dict[int, Record]]) -> list[str]:
+    base, alone = all_runs.get(NAMES[BASE], {}), all_runs.get(NAMES["alone"], {})
+    both = sorted(runs.keys() & base.keys())
+    paired = [100 * (runs[s].values["acc"] - base[s].values["acc"]) for s in both]
+    transfers = [
+        100 * statistics.mean(_gain(runs[s], alone[s]))
+        for s in sorted(runs.keys() & alone.keys())
+        if runs[s].values["when learned"] is not None
+    ]
+    return [
+        name,
+        _shown([100 * r.values["acc"] for r in runs.values()]),
+        "" if name == NAMES[BASE] or not paired else _shown(paired, sign=True),
+        _shown([100 * r.values["bwt"] for r in runs.values() if r.values["bwt"] is not None], sign=True),
+        "" if name == NAMES["alone"] else _shown(transfers, sign=True),
+        _shown([r.values["nll"] for r in runs.values()], digits=3),
+        _shown([100 * r.values["ece"] for r in runs.values()]),
+    ]
+
+
+def _gain(run: Record, alone: Record) -> list[float]:
+    """Task by task, from the second on: what those before it were worth."""
+    pairs = zip(run.values["when learned"], alone.values["when learned"], strict=True)
+    return [ours - theirs for ours, theirs in list(pairs)[1:]]
+
+
+def _shown(sample: Sequence[float], sign: bool = False, digits: int = 1) -> str:
+    if not sample:
+        return "–"
+    mean, half = interval(sample)
+    shown = f"{mean:+.{digits}f}" if sign else f"{mean:.{digits}f}"
+    return shown if len(sample) < 2 else f"{shown} ± {half:.{digits}f}"
+
+
+def draw(records: Sequence[Record]) -> Figure:
+    """Every learner's accuracy and NLL with its interval, seeds as dots."""
+    few = [r for r in records if r.arguments["protocol"] == "small"]
+    places = sorted({_where(r) for r in few}) or [("", "", 0)]
+    figure = Figure(figsize=(10, 0.6 + 3.6 * len(places)), layout="constrained")
+    axes = figure.subplots(len(places), 2, squeeze=False, sharey="row")
+    for row, place in zip(axes, places, strict=True):
+        here = _by_method([r for r in few if _where(r) == place])
+        for axis, measure, label, scale in ((row[0], "acc", "accuracy in %", 100), (row[1], "nll", "NLL", 1)):
+            for y, (title, runs) in enumerate(here.items()):
+                found = [scale * r.values[measure] for r in runs.values()]
+                mean, half = interval(found)
+                ours = title.startswith("BPNN")
+                colour = "#0072b2" if ours else "0.35"
+                axis.plot(found, [y] * len(found), ".", color=colour, alpha=0.35, markersize=5)
+                axis.errorbar(
+                    mean, y, xerr=half if len(found) > 1 else 0, fmt="o", color=colour, markersize=5, capsize=2
+                )
+            axis.set(xlabel=label)
+            axis.grid(axis="x", color="0.9")
+            axis.spines[["top", "right"]].set_visible(False)
+        row[1].set_xlim(left=0)
+        row[0].set_yticks(range(len(here)), list(here))
+        row[0].invert_yaxis()
+        source, target, shots = place
+        row[0].set_title(f"prior from {source}, split {target}, {shots} images a class", loc="left", fontsize=10)
+    return figure

@@ -10,9 +10,8 @@ import pytest
 import torch
 from made import HEAD, LATERALS, QUICK, bpnn, dice, learned_prior, network, task
 
-import posterity.pacbayes
 from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Stream, Task, isotropic
-from posterity.errors import BadLearnerFile, BadPriorFile
+from posterity.errors import BadLearnerFile, BadPriorFile, Overlap
 from posterity.laplace import train
 from posterity.pacbayes import Landscape, Tuned, one_number
 from posterity.progressive import follow
@@ -323,26 +322,22 @@ def test_what_a_file_cannot_hold_has_to_be_given_again(tmp_path: Path) -> None:
 # --- certificates ----------------------------------------------------------------------------------
 
 
-def test_a_certificate_is_asked_for_with_all_columns_and_the_data_of_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_counts_the_divergence_of_new_blocks_alone() -> None:
     learner = bpnn()
     tasks = [task(0), task(1)]
     for coming in tasks:
         learner.learn(coming, progress=False)
-    asked: dict[str, object] = {}
-
-    def certify(model, posterior, prior, data, confidence=0.95, *, generator=None, progress=True):  # type: ignore[no-untyped-def]
-        asked.update(model=model, posterior=posterior, prior=prior, data=data, confidence=confidence, progress=progress)
-        return "certificate"
-
-    monkeypatch.setattr(posterity.pacbayes, "certify", certify, raising=False)
-    assert learner.certify(tasks[1], confidence=0.9, progress=False) == "certificate"
-    assert asked["data"] is tasks[1].train
-    assert asked["confidence"] == 0.9
-    assert set(asked["posterior"].mean) == set(asked["prior"].mean)  # type: ignore[attr-defined]
-    assert {name.split(".")[1] for name in asked["prior"].mean} == {"0", "1"}  # type: ignore[attr-defined]
+    generator = torch.Generator().manual_seed(0)
+    found = learner.certify(tasks[1], confidence=0.9, passes=2, generator=generator, progress=False)
+    assert found.confidence == 0.9
+    assert 0 < found.bound <= 1
+    old = [value for name, value in found.kl_by_block.items() if name.split(".")[1] == "0"]
+    assert old
+    assert set(old) == {0.0}
+    assert found.kl == pytest.approx(learner.learned[1].kl, rel=1e-6)
     # The prior of task 1 has seen the data of task 0, and none of its own.
-    assert asked["prior"].card.hashes.numel() == 64  # type: ignore[attr-defined]
-    assert torch.equal(asked["prior"].card.hashes, learner.learned[0].posterior.card.hashes.unique())  # type: ignore[attr-defined, union-attr]
+    with pytest.raises(Overlap):
+        learner.certify(tasks[1], data=tasks[0].train, progress=False)
 
 
 def test_prior_of_a_learned_prior_keeps_what_it_has_seen() -> None:

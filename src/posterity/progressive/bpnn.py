@@ -10,14 +10,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import run_with, write_blocks
+from posterity.blocks import find_blocks, run_with, write_blocks
 from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, Scales, train, tune_strength, update
+from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.train import evaluate
-from posterity.pacbayes import Landscape, one_number
+from posterity.pacbayes import Certificate, Landscape, certify, one_number
 from posterity.pacbayes.tune import BoundName
 from posterity.predictive import Prediction, predict
 from posterity.predictive.prediction import from_outputs
@@ -238,8 +239,12 @@ class BPNN(Learner):
         seen = [one.posterior.card.hashes for one in earlier] + [this.prior.card.hashes]
         known = [hashes for hashes in seen if hashes is not None]
         hashes = torch.cat(known).unique() if known else None
-        card = replace(this.prior.card, hashes=hashes, source="" if hashes is None else data_fingerprint(hashes))
-        return joined([*(one.posterior for one in earlier), this.prior], card)
+        prior = joined([*(one.posterior for one in earlier), this.prior])
+        network = self.network(task)
+        # Norm statistics and shared modules are fixed while a column learns: what is there now was there before the data.
+        frozen = frozen_fingerprint(network, find_blocks(network, lambda name, module: name in prior.mean))
+        source = "" if hashes is None else data_fingerprint(hashes)
+        return replace(prior, card=replace(this.prior.card, hashes=hashes, source=source, frozen=frozen))
 
     def predict(
         self,
@@ -264,19 +269,18 @@ class BPNN(Learner):
             keep_draws=keep_draws,
         )
 
-    def certify(self, task: Task | str, data: Data | None = None, confidence: float = 0.95, **options: Any) -> Any:
+    def certify(
+        self, task: Task | str, data: Data | None = None, confidence: float = 0.95, **options: Any
+    ) -> Certificate:
         """A risk bound for a task, on its training data unless other data is given. Only its own column has a KL divergence.
 
         `options` go to `pacbayes.certify`.
         """
-        from posterity import pacbayes  # by name at the time of the call
-
         name = task if isinstance(task, str) else task.name
         data = task.train if data is None and isinstance(task, Task) else data
         self._number(name)
         if data is None:
             raise NoData(f'a certificate for "{name}" needs data: give the task itself, or data=...')
-        certify = pacbayes.certify  # type: ignore[attr-defined, unused-ignore]
         return certify(self.network(name), self.posterior(name), self.prior_of(name), data, confidence, **options)
 
     # --- files -------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from posterity.progressive import BPNN, PNN, Joint, Judgement, OneNetwork, Strea
 from posterity.progressive.metrics import average_accuracy, backward_transfer, forgetting, gathered, judged
 from posterity.studies.continual.methods import Method, full, small
 from posterity.studies.declaration import Arguments, Values
+from posterity.studies.sources import source_prior
 from posterity.studies.streams import split
-from posterity.studies.transfer import source_prior
 
 HELD, TESTED = 25, 100
 """Validation and test images a class."""

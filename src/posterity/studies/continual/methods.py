@@ -14,7 +14,7 @@ from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic
 from posterity.progressive import BPNN, EWC, PNN, FineTuning, Joint, Learner, OnlineLaplace
 from posterity.studies.networks import lenet5
-from posterity.studies.transfer import _prior
+from posterity.studies.priors import prior_of
 
 STRENGTHS: dict[str, list[tuple[float, float]]] = {
     "learned": [(0.01, 0.1), (0.1, 1.0)],
@@ -61,7 +61,7 @@ def small(name: str, learned: Gaussian, training: dict[str, Any], seed: int) -> 
     options: dict[str, Any] = {"training": training, "seed": seed}
     match name.split():
         case ["bpnn", kind]:
-            priors = [_prior(kind, learned, s, seed).without(head) for s in STRENGTHS[kind]]
+            priors = [prior_of(kind, learned, *s, seed).compress().without(head) for s in STRENGTHS[kind]]
             model = fresh(seed) if kind == "zero" else model
             # As many examples as these leave a bound nothing to choose by: the temperature is left to validation.
             learner = BPNN(

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from posterity.studies.continual.methods import DECAYS, NAMES
 from posterity.studies.declaration import Record, Table
-from posterity.studies.transfer import interval
+from posterity.studies.intervals import interval
 
 PUBLISHED = {"S-FSVI": 99.5, "VCL": 98.4}
 """Multi-head split MNIST, average accuracy in %, as their authors report it."""

@@ -43,9 +43,9 @@ CONTINUAL = Study(
         f"LeNet-5, laterals at the second convolution and the first two linear layers, {STEPS} steps a task, {2 * HELD} "
         f"validation and {2 * TESTED} test images a task, five seeds; ± is the 95 % interval of Student's t, differences are "
         "paired by seed.",
-        "Every learner may try two strengths (of prior, weight decay, dropout rate; three of λ), chosen by validation NLL: of a "
-        "column by its own task's, of one network for all by that of the whole stream. BPNN also chooses the temperature of each "
-        f"column, from {TEMPERATURES}, and predicts by {DRAWS} draws.",
+        "Every learner may try two strengths (of prior, weight decay, dropout rate; three of λ, but two for online Laplace on "
+        "the full set), chosen by validation NLL: of a column by its own task's, of one network for all by that of the whole "
+        f"stream. BPNN also chooses the temperature of each column, from {TEMPERATURES}, and predicts by {DRAWS} draws.",
         "FWT is the accuracy of a task when it was learned, less that of the same network on the task alone (its weight decay by "
         "validation), over tasks two to five. All learners but the prior around zero start at the weights learned on the source.",
         "α = β = 1 here: after twenty images a bound chooses β near zero, which is the prior.",

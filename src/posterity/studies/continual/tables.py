@@ -113,10 +113,12 @@ def draw(records: Sequence[Record]) -> Figure:
                 axis.errorbar(
                     mean, y, xerr=half if len(found) > 1 else 0, fmt="o", color=colour, markersize=5, capsize=2
                 )
-            axis.set(xlabel=label)
+            # By the runs themselves: an interval of few seeds that disagree would leave no room for the rest.
+            everything = [scale * r.values[measure] for runs in here.values() for r in runs.values()] or [0.0, 1.0]
+            margin = 0.05 * (max(everything) - min(everything)) or 0.01
+            axis.set(xlabel=label, xlim=(min(everything) - margin, max(everything) + margin))
             axis.grid(axis="x", color="0.9")
             axis.spines[["top", "right"]].set_visible(False)
-        row[1].set_xlim(left=0)
         row[0].set_yticks(range(len(here)), list(here))
         row[0].invert_yaxis()
         source, target, shots = place

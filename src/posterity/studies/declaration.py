@@ -75,6 +75,9 @@ class Outcome(StrEnum):
     partly = "partly reproduced"
     not_reproduced = "not reproduced"
     ours = "beyond the paper"
+    """A claim of our own, upheld."""
+    unsupported = "not supported"
+    """A claim of our own that the figures do not bear out."""
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,9 @@ def verdict(records: Sequence[Record]) -> Verdict:
     price = [true_at(r, optimum(r, "approximate")) - optimum(r, "true").bound for r in records]
     above = [optimum(r, "approximate").bound - true_at(r, optimum(r, "approximate")) for r in records]
     why = (
-        f"The two optima are {shown(*interval(apart), digits=2)} decades of α and β apart; choosing by the "
-        f"approximation costs {shown(*interval(price), digits=4)} of true bound. The approximate value lies "
-        f"{statistics.mean(above):.3f} above the true one."
+        f"The two optima are {shown(*interval(apart), digits=2)} decades of α and β apart (the grid has half decades); "
+        f"choosing by the approximation costs {shown(*interval(price), digits=4)} of true bound. The approximate value "
+        f"lies {statistics.mean(above):.3f} above the true one."
     )
     close = statistics.mean(apart) <= 0.55 or statistics.mean(price) <= 0.01
     return Verdict(Outcome.reproduced if close else Outcome.partly, why)

@@ -72,18 +72,21 @@ def draw(records: Sequence[Record]) -> Figure:
 
 
 def verdict(records: Sequence[Record]) -> Verdict:
-    said = []
+    """Upheld where the learned prior's NLL is surely below most rivals' and above nobody's."""
+    said, upheld = [], True
     for pair, shots in _tasks(records):
         learned = _by_seed(records, pair, shots, "learned", "nll")
         others = {m: paired(learned, _by_seed(records, pair, shots, m, "nll")) for m in METHODS if m != "learned"}
-        beaten = [m for m, (mean, half) in others.items() if mean + half < 0]
-        lost = [m for m, (mean, half) in others.items() if mean - half > 0]
-        behind = f" and is behind {', '.join(METHODS[m].name for m in lost)}" if lost else ""
+        beaten = [METHODS[m].name for m, (mean, half) in others.items() if mean + half < 0]
+        lost = [METHODS[m].name for m, (mean, half) in others.items() if mean - half > 0]
+        upheld = upheld and not lost and 2 * len(beaten) > len(others)
         said.append(
-            f"{pair[0]} → {pair[1]} at {shots} per class: its NLL is surely lower than that of {len(beaten)} of "
-            f"{len(others)} rivals{behind}"
+            f"{pair[0]} → {pair[1]} at {shots} per class ({len(learned)} seeds): surely lower than "
+            f"{', '.join(beaten) or 'nobody'}; surely higher than {', '.join(lost) or 'nobody'}; the others are within "
+            "the 95 % interval"
         )
-    return Verdict(Outcome.ours, f"The learned prior, {'; '.join(said)} (95 % intervals of paired differences).")
+    why = f"The learned prior's NLL, paired by seed. {'. '.join(said)}."
+    return Verdict(Outcome.ours if upheld else Outcome.unsupported, why)
 
 
 def _cells(

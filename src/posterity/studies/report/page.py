@@ -20,6 +20,7 @@ CLASSES = {
     Outcome.partly: "partly",
     Outcome.not_reproduced: "not",
     Outcome.ours: "beyond",
+    Outcome.unsupported: "not",
 }
 Found = tuple[Preset, Sequence[Record]]
 

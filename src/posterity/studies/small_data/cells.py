@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posterity.algebra import Matrix
 from posterity.curvature import KFOC, estimate
+from posterity.errors import NotPositiveDefinite
 from posterity.gaussian import Gaussian
 from posterity.laplace import update
 from posterity.predictive import predict
@@ -63,7 +65,20 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
 def _one_pair(posterior: Gaussian) -> Gaussian:
     """Each block's nearest single pair, as published, with the jitter that float32 factors need to be definite."""
     pairs = posterior.compress().precision
-    return replace(posterior, precision={name: pair.jittered(1e-6) for name, pair in pairs.items()})
+    return replace(posterior, precision={name: _definite(pair) for name, pair in pairs.items()})
+
+
+def _definite(pair: Matrix) -> Matrix:
+    """Jitter tenfold until the factors can be decomposed, as the published code does."""
+    relative = 1e-6
+    while True:
+        try:
+            jittered = pair.jittered(relative)
+            jittered.logdet()
+        except NotPositiveDefinite:
+            relative *= 10
+        else:
+            return jittered
 
 
 @torch.no_grad()

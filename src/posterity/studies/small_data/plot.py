@@ -13,7 +13,7 @@ from posterity.studies.small_data.reading import curve, paper_curve
 PANELS = {
     "free 1e-05 1e-05": "γ = τ = 1e-5 (thin: the paper)",
     "free 1e-05 1e-06": "γ = 1e-5, τ = 1e-6",
-    "pinned 1e-05 0.01": "dead units apart, τ = 1e-2",
+    "pinned 1e-05 0.0001": "dead units apart, τ = 1e-4",
     "map": "the mode",
 }
 

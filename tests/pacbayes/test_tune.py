@@ -9,6 +9,7 @@ from torch import nn
 import posterity as pt
 from posterity.laplace import Scales
 from posterity.pacbayes import Landscape, PerLayer, grid_search, one_number, per_layer, tune
+from posterity.studies.networks import lenet5
 
 
 def random_landscape(seed: int) -> Landscape:
@@ -142,3 +143,17 @@ def test_grid_search_finds_what_trying_one_by_one_finds():
     assert 1 - again.error == pytest.approx(found.accuracy, abs=0.05)
     wild = pt.update(prior, model, curvature, Scales(0.1, 0.1, 10.0))
     assert pt.gibbs_risk(model, wild, data, generator=generator, progress=False).error > again.error + 0.1
+
+
+def test_on_lenet5_too_per_layer_scales_never_beat_the_one_number():
+    torch.manual_seed(0)
+    model = lenet5()
+    data = (torch.rand(300, 1, 28, 28), torch.randint(10, (300,)))
+    source = pt.update(pt.isotropic(model, 10.0), model, pt.estimate(model, data, pt.KFAC(), progress=False))
+    prior = source.compress()
+    other = (torch.rand(300, 1, 28, 28), torch.randint(10, (300,)))
+    landscape = Landscape.of(prior, model, pt.estimate(model, other, progress=False))
+    best = one_number(landscape, "mcallester")
+    published = per_layer(landscape, "mcallester", search=PerLayer(400))
+    assert best.bound <= published.bound + 1e-9
+    assert published.bound <= best.bound * 1.05

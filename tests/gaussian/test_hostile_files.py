@@ -251,8 +251,19 @@ def test_declared_offsets_are_not_believed(data, refused, offsets):
 
 
 def test_a_later_format_is_told_so(data, refused):
-    refused(with_header(data, lambda h: h.update(format=2)), FutureVersion, "format 2", "upgrade")
+    refused(with_header(data, lambda h: h.update(format=3)), FutureVersion, "format 3", "upgrade")
     refused(with_header(data, lambda h: (h.update(format=99), h.pop("blocks"))), FutureVersion, "format 99")
+
+
+def test_a_file_of_the_first_format_is_still_read(data, tmp_path):
+    def older(header):
+        header.update(format=1)
+        for name in ("chosen", "frozen"):
+            header["card"].pop(name)
+
+    path = tmp_path / "older.safetensors"
+    path.write_bytes(with_header(data, older))
+    assert pt.load(path).card.frozen == ""
 
 
 @pytest.mark.parametrize("version", [0, -1, 1.0, "1", None, True, [1], 2**70])

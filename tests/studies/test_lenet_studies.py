@@ -42,6 +42,7 @@ def test_maximum_by_slices_is_torchs_pooling(shape):
 
 def test_tempered_probabilities_are_those_of_the_tempered_posterior():
     model, (x, _), posterior = small()
+    model, x, posterior = model.double(), x.double(), posterior.to(dtype=torch.float64)
     noise = Noise(posterior, {}).sample(30, torch.Generator().manual_seed(3))
     ours = tempered_probabilities(model, noise, x, [1.0, 0.01])
     for tau, probabilities in ours.items():

@@ -117,3 +117,17 @@ def test_seed_told_by_two_cells_counts_once():
     ]
     assert samples(cells, "map", prior="zero") == [5.0, 6.0]
     assert samples(cells, "map", prior="learned") == []
+
+
+def test_linearised_baseline_never_takes_one_set_of_inputs_for_another():
+    from posterity.studies.calibration.methods import METHODS
+    from posterity.studies.tasks import Task
+
+    model = fresh(0)
+    images = torch.rand(12, 1, 28, 28)
+    pair = (images[:4], torch.arange(4))
+    predictor = METHODS["mean"].fit(Task(pair, pair, pair), isotropic(model, 1.0, "model"), (0.0, 1.0), 0)
+    # Temporary tensors: the second may live where the first has lived.
+    apart = [predictor(images[4:8].clone(), 1.0), predictor(images[8:12].clone(), 1.0)]
+    together = predictor(images[4:12], 1.0)
+    torch.testing.assert_close(torch.cat(apart), together, rtol=1e-4, atol=1e-5)

@@ -83,14 +83,14 @@ def _laplace(kind: str, only: str | None = None) -> Fit:
         posterior = update(prior, model, curvature)
 
         def predict(x: Tensor, temperature: float) -> Tensor:
-            key = (x.data_ptr(), len(x))
-            if key not in seen:
-                seen[key] = _moments(model, posterior, x)
-            mean, variance = seen[key]
+            # The inputs are kept too: what is freed may lend its address to other inputs.
+            if id(x) not in seen:
+                seen[id(x)] = (x, *_moments(model, posterior, x))
+            _, mean, variance = seen[id(x)]
             return (mean / (1 + PROBIT * temperature * variance).sqrt()).softmax(-1)
 
         # Outputs' variances are proportional to τ: one pass serves every temperature.
-        seen: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        seen: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
         return predict
 
     return fit

@@ -83,7 +83,7 @@ def _isotropic(arguments: Arguments, task: Task, generator: torch.Generator) -> 
 
 def _learned(arguments: Arguments, task: Task, generator: torch.Generator) -> Values:
     model = fresh(arguments["seed"])
-    prior = _one_pair(at_strength(mnist_prior(arguments["source"]), 1.0, arguments["gamma"]))
+    prior = _one_pair(at_strength(mnist_prior(arguments["source"]), arguments.get("share", 1.0), arguments["gamma"]))
     _start_at(model, prior)
     curvature = _trained(model, task, prior, arguments, generator)
     searched = _searched(prior, model, curvature, task, arguments, generator)
@@ -100,7 +100,7 @@ def _learned(arguments: Arguments, task: Task, generator: torch.Generator) -> Va
 
 def _projected(arguments: Arguments, task: Task, generator: torch.Generator) -> Values:
     model = fresh(arguments["seed"])
-    prior = _one_pair(at_strength(mnist_prior(arguments["source"]), 1.0, arguments["gamma"]))
+    prior = _one_pair(at_strength(mnist_prior(arguments["source"]), arguments.get("share", 1.0), arguments["gamma"]))
     _start_at(model, prior)
     curvature = _trained(model, task, prior, arguments, generator, objective=Catoni(DELTA))
     scales = tune(prior, model, curvature, "catoni", DELTA).scales
@@ -169,7 +169,7 @@ def _searched(
         model,
         curvature,
         (task.held_out[0][:few], task.held_out[1][:few]),
-        temperatures=TEMPERATURES,
+        temperatures=TEMPERATURES[: arguments.get("temperatures")],
         generator=generator,
         progress=False,
     ).scales

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from itertools import pairwise
@@ -23,8 +24,35 @@ RUNGS: dict[str, tuple[str, float | None]] = {
 }
 """Each rung's name, and the Catoni bound that the paper reports for it."""
 
+PAPER_GAMMA = 1e-3
+
 
 def tables(records: Sequence[Record]) -> list[Table]:
+    """A ladder for each γ: the paper's, and one at which bounds can say something."""
+    found = []
+    for gamma in sorted({r.arguments["gamma"] for r in records}):
+        here = [r for r in records if r.arguments["gamma"] == gamma]
+        share = here[0].arguments.get("share", 1.0)
+        found.append(
+            Table(f"γ = {gamma:g}, learned prior: {share:g} of the source's curvature + γ", COLUMNS, _rows(here))
+        )
+    return found
+
+
+COLUMNS = [
+    "",
+    "paper: Catoni",
+    "Catoni estimate",
+    "McAllester estimate",
+    "certificate, 95 %",
+    "error of one draw",
+    "KL, nats",
+    "test error, averaged",
+    "seeds",
+]
+
+
+def _rows(records: Sequence[Record]) -> list[list[str]]:
     rows = []
     for rung, (title, paper) in RUNGS.items():
         found = [r.values[rung] for r in records if rung in r.values]
@@ -32,18 +60,13 @@ def tables(records: Sequence[Record]) -> list[Table]:
             measures = ("catoni", "mcallester", "certificate", "gibbs", "kl", "test averaged")
             shown = [_interval([v[m] for v in found], "{:,.0f}" if m == "kl" else "{:.3f}") for m in measures]
             rows.append([title, "" if paper is None else f"{paper:.3f}", *shown, str(len(found))])
-    columns = [
-        "",
-        "paper: Catoni",
-        "Catoni estimate",
-        "McAllester estimate",
-        "certificate, 95 %",
-        "error of one draw",
-        "KL, nats",
-        "test error, averaged",
-        "seeds",
-    ]
-    return [Table("Bounds on NotMNIST", columns, rows)]
+    return rows
+
+
+def _readable(records: Sequence[Record]) -> list[Record]:
+    """The ladder of the largest γ: the paper's own is at one throughout."""
+    largest = max(r.arguments["gamma"] for r in records)
+    return [r for r in records if r.arguments["gamma"] == largest]
 
 
 def _interval(sample: Sequence[float], form: str) -> str:
@@ -54,6 +77,7 @@ def _interval(sample: Sequence[float], form: str) -> str:
 
 
 def draw(records: Sequence[Record]) -> Figure:
+    records = _readable(records)
     figure = Figure(figsize=(8, 3.8), layout="constrained")
     axis = figure.subplots()
     rungs = [rung for rung in RUNGS if any(rung in r.values for r in records)]
@@ -80,6 +104,8 @@ def draw(records: Sequence[Record]) -> Figure:
 
 def verdict(records: Sequence[Record]) -> Verdict:
     """Whether the paper's rungs go down, by its own estimate, and what holds at the top and the bottom."""
+    at_paper = [r for r in records if r.arguments["gamma"] == PAPER_GAMMA]
+    records = _readable(records)
     means = {
         rung: {
             key: statistics.mean(r.values[rung][key] for r in records if rung in r.values)
@@ -93,7 +119,10 @@ def verdict(records: Sequence[Record]) -> Verdict:
     outcome = Outcome.reproduced if all(steps) else Outcome.partly if any(steps) else Outcome.not_reproduced
     told = " → ".join(f"{value:.3f}" for value in ladder)
     ends = " → ".join(f"{means[rung]['certificate']:.3f}" for rung in means)
-    return Verdict(outcome, f"Catoni's estimate along the paper's rungs: {told}. Certificates, which hold: {ends}.")
+    least = min((v["kl"] for r in at_paper for v in r.values.values()), default=math.nan)
+    why = f"At the paper's γ every rung is at one: KL is {least:,.0f} nats at least. " if at_paper else ""
+    why += f"At γ = {records[0].arguments['gamma']:g}, Catoni's estimate along the paper's rungs: {told}. "
+    return Verdict(outcome, f"{why}Certificates, which hold, along all rungs: {ends}.")
 
 
 _STAGES = ["isotropic", "learned", "projected", "ours"]
@@ -119,20 +148,38 @@ BOUNDS = Study(
             draws=[5],
             seed=[0],
         ),
-        Preset.cpu: grid(
-            stage=_STAGES,
-            source=[60000],
-            examples=[11840],
-            gamma=[1e-3],
-            strength=[[0.01, 100.0]],
-            epochs=[25],
-            adam=[500],
-            optimise=[12],
-            searched=[100],
-            tested=[500],
-            draws=[100],
-            seed=range(5),
-        ),
+        Preset.cpu: [
+            *grid(
+                stage=["isotropic", "learned"],
+                source=[60000],
+                examples=[11840],
+                gamma=[PAPER_GAMMA],
+                strength=[[0.01, 100.0]],
+                epochs=[25],
+                adam=[500],
+                optimise=[12],
+                searched=[100],
+                tested=[500],
+                draws=[100],
+                seed=range(5),
+            ),
+            *grid(
+                stage=_STAGES,
+                source=[60000],
+                examples=[11840],
+                gamma=[100.0],
+                share=[0.01],
+                strength=[[0.01, 100.0]],
+                epochs=[12],
+                adam=[300],
+                optimise=[10],
+                searched=[100],
+                temperatures=[6],
+                tested=[300],
+                draws=[50],
+                seed=range(5),
+            ),
+        ],
         Preset.paper: grid(
             stage=_STAGES,
             source=[60000],
@@ -155,7 +202,8 @@ BOUNDS = Study(
         "Estimates are the paper's: Catoni's bound with the best c chosen afterwards, and McAllester's, at ε = 0.1, both with "
         "the error of the averaged predictor (100 draws) where the theorems speak of single draws. They are not bounds.",
         "Certificates hold with probability 0.95 over images and draws; they are taken at the error of single draws.",
-        "The prior of the first rungs is the paper's, γ = 1e-3. Our last two take one of 16 priors that were declared "
-        "(share of the source's curvature, γ), and their certificates pay for the choice.",
+        "Two ladders: at the paper's γ = 1e-3, and at γ = 100 with a hundredth of the source's curvature, one of 16 priors that "
+        "were declared; certificates of our last two rungs pay for that choice.",
+        "Posteriors of the paper's rungs are around one nearest pair, as published. The last rung keeps the exact sum.",
     ),
 )

@@ -26,22 +26,6 @@ def lenet5(classes: int = 10) -> nn.Sequential:
     )
 
 
-def convnet(classes: int = 10) -> nn.Sequential:
-    """Two wider convolutions and one hidden layer for 1×28×28 images: 215,370 parameters with ten classes."""
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(1568, 128),
-        nn.ReLU(),
-        nn.Linear(128, classes),
-    )
-
-
 def fresh(seed: int, classes: int = 10) -> nn.Sequential:
     """LeNet-5 with first weights that belong to the seed; the global randomness stays as it was."""
     with torch.random.fork_rng():

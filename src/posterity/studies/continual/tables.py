@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from posterity.studies.continual.methods import DECAYS, NAMES
-from posterity.studies.declaration import Record, Table
+from posterity.studies.declaration import Outcome, Record, Table, Verdict
 from posterity.studies.intervals import interval
 
 PUBLISHED = {"S-FSVI": 99.5, "VCL": 98.4}
@@ -37,6 +38,27 @@ def tables(records: Sequence[Record]) -> list[Table]:
         rows += [[f"{name} (published)", f"{value:.1f}"] for name, value in PUBLISHED.items()]
         made.append(Table("Multi-head split MNIST, all images, two hidden layers of 256", ["learner", "ACC %"], rows))
     return made
+
+
+def verdict(records: Sequence[Record]) -> Verdict:
+    """The learned prior beside the isotropic one at the same mean and the best tuned rival, and what was forgotten."""
+    few = [r for r in records if r.arguments["protocol"] == "small"]
+    here = _by_method(few)
+    learned, mean = here.get(NAMES["bpnn learned"], {}), here.get(NAMES["bpnn mean"], {})
+    seeds = sorted(learned.keys() & mean.keys())
+    gain, half = interval([100 * (learned[s].values["acc"] - mean[s].values["acc"]) for s in seeds])
+    forgotten = max((abs(r.values["bwt"]) for r in learned.values()), default=math.nan)
+    tuned = here.get(TUNED, {})
+    both = sorted(learned.keys() & tuned.keys())
+    rival, spread = interval([100 * (learned[s].values["acc"] - tuned[s].values["acc"]) for s in both])
+    outcome = Outcome.reproduced if gain - half > 0 else Outcome.partly if gain > 0 else Outcome.not_reproduced
+    return Verdict(
+        outcome,
+        f"Points of mean accuracy that the learned prior is ahead of an isotropic one around the same mean: {gain:+.1f} ± {half:.1f} "
+        f"({len(seeds)} seeds, paired). Ahead of plain columns with a weight decay chosen on validation data: "
+        f"{rival:+.1f} ± {spread:.1f}. Columns forget {100 * forgotten:.1f} points. Laterals bring nothing here: no learner's FWT "
+        "is surely above zero.",
+    )
 
 
 def _where(record: Record) -> tuple[str, str, int]:

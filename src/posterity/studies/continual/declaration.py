@@ -36,7 +36,7 @@ CONTINUAL = Study(
         Preset.cpu: [c for s in range(5) for c in (*_small([MNIST], [10], [s], list(NAMES)), *_full([s], 2))],
         Preset.paper: [*_small([MNIST, FASHION], [10, 50, 100], range(5), list(NAMES)), *_full(range(5), 20)],
     },
-    paper="its continual experiment, at LeNet scale",
+    paper="continual experiment, at LeNet scale",
     data="NotMNIST (10,000) → split MNIST, five tasks, ten images per class; multi-head split MNIST, all images",
     verdict=verdict,
     cell=cell,
@@ -51,8 +51,8 @@ CONTINUAL = Study(
         f"stream. BPNN also chooses the temperature of each column, from {TEMPERATURES}, and predicts by {DRAWS} draws.",
         "FWT is the accuracy of a task when it was learned, less that of the same network on the task alone (its weight decay by "
         "validation), over tasks two to five. All learners but the prior around zero start at the weights learned on the source.",
-        "BPNN around zero fell to chance from its second column on in one seed. A warm temperature chosen on a first task that is "
-        "too easy would explain it (its noise reaches all later columns); that was not looked into.",
+        "BPNN around zero fell to chance from its second column on in one seed. A warm temperature chosen on a first task that "
+        "is too easy would explain it (its noise reaches all later columns); that was not looked into.",
         "EWC took the largest λ that it was offered in nearly every run: it may do better with more.",
         "α = β = 1 here: after twenty images a bound chooses β near zero, which is the prior.",
     ),

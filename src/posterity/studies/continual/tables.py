@@ -54,10 +54,10 @@ def verdict(records: Sequence[Record]) -> Verdict:
     outcome = Outcome.reproduced if gain - half > 0 else Outcome.partly if gain > 0 else Outcome.not_reproduced
     return Verdict(
         outcome,
-        f"Points of mean accuracy that the learned prior is ahead of an isotropic one around the same mean: {gain:+.1f} ± {half:.1f} "
-        f"({len(seeds)} seeds, paired). Ahead of plain columns with a weight decay chosen on validation data: "
-        f"{rival:+.1f} ± {spread:.1f}. Columns forget {100 * forgotten:.1f} points. Laterals bring nothing here: no learner's FWT "
-        "is surely above zero.",
+        f"Points of mean accuracy that the learned prior is ahead of an isotropic one around the same mean: {gain:+.1f} ± "
+        f"{half:.1f} ({len(seeds)} seeds, paired). Ahead of plain columns with a weight decay chosen on validation data: "
+        f"{rival:+.1f} ± {spread:.1f}. Columns forget {100 * forgotten:.1f} points. Laterals bring nothing here: no learner's "
+        "FWT is surely above zero.",
     )
 
 

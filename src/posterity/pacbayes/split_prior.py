@@ -36,6 +36,7 @@ class Refined:
         confidence: float = 0.95,
         *,
         epochs: int = 0,
+        grid: int = 1,
         generator: torch.Generator | None = None,
         progress: bool = True,
         **options: Any,
@@ -55,7 +56,14 @@ class Refined:
                 **options,
             )
         return certify(
-            self.fit.model, posterior, self.prior, self.rest, confidence, generator=generator, progress=progress
+            self.fit.model,
+            posterior,
+            self.prior,
+            self.rest,
+            confidence,
+            grid=grid,
+            generator=generator,
+            progress=progress,
         )
 
 

@@ -48,6 +48,7 @@ def _split(arguments: Arguments, generator: torch.Generator) -> Values:
         (x, y),
         prior,
         share=arguments["share"],
+        tolerance=arguments.get("tolerance", 0.002),
         generator=generator,
         progress=False,
         estimator=KFOC(),
@@ -58,7 +59,7 @@ def _split(arguments: Arguments, generator: torch.Generator) -> Values:
             "augment": Affine(0.1, arguments["seed"]) if arguments["augment"] else None,
         },
     )
-    before = refined.certify(generator=generator, progress=False)
+    before = refined.certify(grid=arguments.get("grid", 1), generator=generator, progress=False)
     values: dict[str, Any] = {"temperature": refined.temperature} | _values(before)
     if arguments["optimise"]:
         posterior = optimise(

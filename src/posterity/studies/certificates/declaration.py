@@ -191,8 +191,8 @@ CERTIFICATES = Study(
         "the draws' error is the price of n and δ. Without: KL. Features of digits have to become features of letters, which "
         "costs about 1,350 nats however the posterior is optimised; KL alone more than doubles the bound.",
         "A hold-out bound is tighter everywhere: where data can be set aside, nothing beats testing on it.",
-        "MNIST's prior is cooled until draws err at most 0.0002 more than the coldest (0.002 elsewhere). That was a second trial, "
-        "after one at 0.002 gave 0.0155(5): both count as declared (K = 2).",
+        "MNIST's prior is cooled until draws err at most 0.0002 more than the coldest (0.002 elsewhere). That was a second "
+        "trial, after one at 0.002 gave 0.0155(5): both count as declared (K = 2).",
         "Splits are trained on images that are turned and shifted a little where that helps (not Fashion-MNIST).",
         "Where a posterior optimised on the certifying images gives a lower bound than the prior itself, it is shown: the "
         "bound holds for all posteriors at once. Its Gibbs error is measured with draws of its own.",

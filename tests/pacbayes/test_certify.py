@@ -236,3 +236,21 @@ def test_nonsense_is_refused(learned, bad):
     model, prior = learned
     with pytest.raises(ValueError, match="not"):
         pt.certify(model, prior, prior, blobs(20, 16), progress=False, **bad)
+
+
+def test_data_that_changes_between_readings_is_no_ground_for_a_certificate(learned):
+    model, prior = learned
+
+    class Shrinking:
+        """Half as much at every reading, as a worker's share would be."""
+
+        def __init__(self) -> None:
+            self.readings = 0
+
+        def __iter__(self):
+            self.readings += 1
+            x, y = blobs(80 // self.readings, 17)
+            return iter([(x, y)])
+
+    with pytest.raises(pt.errors.BadData, match="sees 40 of 80"):
+        pt.certify(model, prior, prior, Shrinking(), progress=False)

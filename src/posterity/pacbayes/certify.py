@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from posterity.blocks import Block, write_blocks
 from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import batches
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import AveragedPredictor, InfiniteDivergence
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certificate import Certificate, Holdout
-from posterity.pacbayes.gibbs import gibbs_risk, zero_one
+from posterity.pacbayes.gibbs import every_batch, gibbs_risk, zero_one
 from posterity.pacbayes.refusals import checked
 from posterity.version import __version__
 
@@ -62,6 +61,7 @@ def certify(
     n, kl = len(hashes), sum(kl_by_block.values())
     delta_draws = DRAWS_SHARE * (1 - confidence)
     delta = 1 - confidence - delta_draws
+    every_batch(data, batch_size, n)
     # Fresh draws: those that chose or trained a posterior know too much of it.
     found = gibbs_risk(
         model,
@@ -126,7 +126,7 @@ def holdout(
     wrong, count = 0.0, 0
     try:
         model.eval()
-        for batch in batches(data, batch_size):
+        for batch in every_batch(data, batch_size):
             batch = batch.to(like.device)
             wrong += float(zero_one(likelihood, batch.outputs(model, weights), batch.targets).sum())
             count += batch.count

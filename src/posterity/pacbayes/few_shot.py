@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from posterity.blocks import write_blocks
 from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import batches
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certificate import Certificate
 from posterity.pacbayes.certify import holdout
-from posterity.pacbayes.gibbs import zero_one
+from posterity.pacbayes.gibbs import every_batch, zero_one
 from posterity.pacbayes.refusals import checked
 from posterity.version import __version__
 
@@ -53,7 +52,7 @@ def sample_then_evaluate(
     hashes = example_hashes(data)
     blocks, checks = checked(model, prior, prior, hashes, grid, trust_prior)
     like = next(model.parameters())
-    held = [batch.to(like.device) for batch in batches(data, batch_size)]
+    held = [batch.to(like.device) for batch in every_batch(data, batch_size, len(hashes))]
     n, delta = len(hashes), 1 - confidence
     modes = {module: module.training for module in model.modules()}
     best_error, best = math.inf, {}

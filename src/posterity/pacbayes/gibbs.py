@@ -12,6 +12,7 @@ from posterity.bars import bar
 from posterity.blocks import find_blocks
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, batches
+from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import Spread
@@ -52,9 +53,7 @@ def gibbs_risk(
     spreads = {name: Spread.of(posterior.mean[name], posterior.precision[name]).to(like) for name in blocks}
     drawn = DrawnNetwork(model, blocks, spreads)
     modes = {module: module.training for module in model.modules()}
-    held = list(batches(data, batch_size))
-    if not held:
-        raise NoData("there is no data to estimate a risk from.")
+    held = every_batch(data, batch_size)
     bars = bar()
     bars.disable = not progress
     wrong, examples = 0.0, sum(batch.count for batch in held)
@@ -77,6 +76,20 @@ def gibbs_risk(
     # A mean of batches of unlike size counts for as many even ones as the largest weight allows.
     count = total if per_example else total // max(batch.count for batch in held)
     return Replicates(wrong / total, count, "example" if per_example else "batch")
+
+
+def every_batch(data: Data, batch_size: int, examples: int | None = None) -> list[Batch]:
+    """All of the data, in every process: an empirical risk is that of all examples, not of a worker's share."""
+    held = list(batches(data, batch_size, Workers()))
+    found = sum(batch.count for batch in held)
+    if not found:
+        raise NoData("there is no data to estimate a risk from.")
+    if examples is not None and found != examples:
+        raise BadData(
+            f"this process sees {found:,} of {examples:,} examples: give the data itself, not a loader that deals it out, or "
+            "data that is the same each time it is read."
+        )
+    return held
 
 
 def _portions(held: list[Batch], passes: int, size: int) -> Iterator[tuple[Batch, int]]:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from posterity.blocks import find_blocks
 from posterity.curvature import Data, GaussianNoise
-from posterity.curvature.batches import batches
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import BadTargets
 from posterity.gaussian import Gaussian
@@ -23,6 +22,7 @@ from posterity.gaussian.spread import Spread
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certify import DRAWS_SHARE, divergence
 from posterity.pacbayes.draws import DrawnNetwork
+from posterity.pacbayes.gibbs import every_batch
 from posterity.pacbayes.refusals import checked
 
 
@@ -141,7 +141,7 @@ def certify_clipped(
     )
     modes = {module: module.training for module in model.modules()}
     total, likelihood = 0.0, GaussianNoise(1.0)
-    held = [batch.to(like.device) for batch in batches(data, 64)]
+    held = [batch.to(like.device) for batch in every_batch(data, 64, n)]
     try:
         model.eval()
         per_example = drawn.look(held[0])

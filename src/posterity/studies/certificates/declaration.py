@@ -143,7 +143,7 @@ def draw(records: Sequence[Record]) -> Figure:
         axis.barh(y, free - gibbs, left=gibbs, color="#56b4e9", label="confidence (n, δ, draws)" if y == 0 else None)
         axis.barh(y, bound - free, left=free, color="#d55e00", label="KL to the prior" if y == 0 else None)
         axis.plot([ROWS[name][1]] * 2, [y - 0.45, y + 0.45], color="black", linewidth=1.5)
-        axis.text(bound + 0.006, y, f"{bound:.4f}", va="center", fontsize=9)
+        axis.text(max(bound, ROWS[name][1]) + 0.006, y, f"{bound:.4f}", va="center", fontsize=9)
     axis.plot([], [], color="black", linewidth=1.5, label="asked")
     axis.set_yticks(range(len(names)), [ROWS[name][0] for name in names])
     axis.invert_yaxis()

@@ -200,8 +200,8 @@ BOUNDS = Study(
     draw=draw,
     notes=(
         "Estimates are the paper's: Catoni's bound with the best c chosen afterwards, and McAllester's, at ε = 0.1, both with "
-        "the error of the averaged predictor (50 or 100 draws) where the theorems speak of single draws. They are not bounds: the "
-        "baseline's, 0.59, is below the error of its own draws on the very images it was trained on, 0.66.",
+        "the error of the averaged predictor (50 or 100 draws) where the theorems speak of single draws. They are not bounds: "
+        "the baseline's, 0.59, is below the error of its own draws on the very images it was trained on, 0.66.",
         "Certificates hold with probability 0.95 over images and draws; they are taken at the error of single draws.",
         "Two ladders: at the paper's γ = 1e-3, and at γ = 100 with a hundredth of the source's curvature, one of 16 priors that "
         "were declared; certificates of our last two rungs pay for that choice.",

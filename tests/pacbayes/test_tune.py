@@ -26,7 +26,7 @@ def random_landscape(seed: int) -> Landscape:
 def test_per_layer_scales_never_beat_the_one_number_optimum(seed, bound):
     landscape = random_landscape(seed)
     best = one_number(landscape, bound)
-    published = per_layer(landscape, bound, search=PerLayer(3000 if bound == "mcallester" else 1000))
+    published = per_layer(landscape, bound, search=PerLayer(3000))
     assert best.bound <= published.bound + 1e-9
     assert published.bound <= best.bound * 1.05  # and the search does find its way there
 
@@ -154,6 +154,6 @@ def test_on_lenet5_too_per_layer_scales_never_beat_the_one_number():
     other = (torch.rand(300, 1, 28, 28), torch.randint(10, (300,)))
     landscape = Landscape.of(prior, model, pt.estimate(model, other, progress=False))
     best = one_number(landscape, "mcallester")
-    published = per_layer(landscape, "mcallester", search=PerLayer(400))
+    published = per_layer(landscape, "mcallester", search=PerLayer(3000))
     assert best.bound <= published.bound + 1e-9
     assert published.bound <= best.bound * 1.05

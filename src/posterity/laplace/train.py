@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from posterity.bars import bar
 from posterity.blocks import find_blocks
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, check_data
 from posterity.curvature.likelihoods import IGNORED
@@ -283,18 +284,13 @@ class Pull:
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: Iterable[Batch], likelihood: Likelihood) -> tuple[float, float]:
     """Mean NLL and accuracy (NaN for regression) in evaluation mode."""
-    modes = {module: module.training for module in model.modules()}
     sums = _Sums()
     device = next(model.parameters()).device
-    try:
-        model.eval()
+    with evaluating(model):
         for batch in batches:
             outputs, targets = likelihood.check(batch.to(device).outputs(model), batch.targets.to(device))
             nll = float(likelihood.nll(outputs, targets)) / batch.count
             sums.add(batch.count, nll, nll, _right(outputs, targets) / batch.count)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
     if not sums.count:
         raise NoData("the validation data held no example.")
     return sums.nll, sums.accuracy

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Block, write_blocks
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import AveragedPredictor, InfiniteDivergence
@@ -122,15 +123,10 @@ def holdout(
     like = next(model.parameters())
     mean: dict[str, Tensor] = {name: prior.mean[name].to(like) for name in blocks}
     weights = write_blocks(blocks, mean)
-    modes = {module: module.training for module in model.modules()}
     wrong, count = 0.0, 0
-    try:
-        model.eval()
+    with evaluating(model):
         for batch in every_batch(data, batch_size):
             batch = batch.to(like.device)
             wrong += float(zero_one(likelihood, batch.outputs(model, weights), batch.targets).sum())
             count += batch.count
-    finally:
-        for module, training in modes.items():
-            module.training = training
     return Holdout(wrong / count, klinv(wrong / count, math.log(1 / (1 - confidence)) / count))

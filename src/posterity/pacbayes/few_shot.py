@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import write_blocks
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.gaussian import Gaussian
@@ -54,19 +55,14 @@ def sample_then_evaluate(
     like = next(model.parameters())
     held = [batch.to(like.device) for batch in every_batch(data, batch_size, len(hashes))]
     n, delta = len(hashes), 1 - confidence
-    modes = {module: module.training for module in model.modules()}
     best_error, best = math.inf, {}
-    try:
-        model.eval()
+    with evaluating(model):
         for _ in range(draws):
             drawn = {name: draw[0].to(like) for name, draw in prior.sample(1, generator=generator).items()}
             weights = write_blocks(blocks, drawn)
             wrong = sum(float(zero_one(likelihood, b.outputs(model, weights), b.targets).sum()) for b in held)
             if wrong / n < best_error:
                 best_error, best = wrong / n, drawn
-    finally:
-        for module, training in modes.items():
-            module.training = training
     total = draws * grid
     certificate = Certificate(
         bound=klinv(best_error, math.log(total / delta) / n),

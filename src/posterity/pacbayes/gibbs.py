@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from posterity.bars import bar
 from posterity.blocks import find_blocks
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.curvature.workers import Workers
@@ -52,13 +53,11 @@ def gibbs_risk(
     like = next(model.parameters())
     spreads = {name: Spread.of(posterior.mean[name], posterior.precision[name]).to(like) for name in blocks}
     drawn = DrawnNetwork(model, blocks, spreads)
-    modes = {module: module.training for module in model.modules()}
     held = every_batch(data, batch_size)
     bars = bar()
     bars.disable = not progress
     wrong, examples = 0.0, sum(batch.count for batch in held)
-    try:
-        model.eval()
+    with evaluating(model):
         per_example = drawn.look(held[0].to(like.device))
         with torch.no_grad(), bars:
             task = bars.add_task("drawing networks", total=passes * examples)
@@ -69,9 +68,6 @@ def gibbs_risk(
                 targets = batch.targets.repeat_interleave(repeats, 0)
                 wrong += float(zero_one(likelihood, outputs, targets).sum())
                 bars.advance(task, len(targets))
-    finally:
-        for module, training in modes.items():
-            module.training = training
     total = passes * examples
     # A mean of batches of unlike size counts for as many even ones as the largest weight allows.
     count = total if per_example else total // max(batch.count for batch in held)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from posterity.algebra import Basis, JointEigen
 from posterity.bars import bar
 from posterity.blocks import find_blocks
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
@@ -62,11 +63,9 @@ def optimise(
         optim, lambda step: 0.5 * (1 + math.cos(math.pi * min(1, step / steps)))
     )
     slope = _Slope(n, 1 - confidence)
-    modes = {module: module.training for module in model.modules()}
     bars = bar()
     bars.disable = not progress
-    try:
-        model.eval()
+    with evaluating(model):
         first = next(iter(source)).to(like.device)
         look = DrawnNetwork(model, blocks, {name: f.spread() for name, f in free.items()})
         per_example = look.look(first)
@@ -86,9 +85,6 @@ def optimise(
                     optim.step()
                     cooling.step()
                 bars.update(task, advance=1, description=f"optimising the bound  {slope}")
-    finally:
-        for module, training in modes.items():
-            module.training = training
     mean = {name: f.mean.detach().to(posterior.mean[name]) for name, f in free.items()}
     return replace(posterior, mean=mean, precision={name: f.precision() for name, f in free.items()})
 

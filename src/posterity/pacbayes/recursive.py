@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from posterity.bars import bar
 from posterity.blocks import Block
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical
 from posterity.curvature.batches import Batch
 from posterity.curvature.hashes import data_fingerprint, example_hashes
@@ -190,11 +191,10 @@ def _losses(
         DrawnNetwork(model, blocks, {k: Spread.of(g.mean[k], g.precision[k]).to(like) for k in blocks})
         for g in (after, *([] if before is None else [before]))
     ]
-    found, modes = [], {module: module.training for module in model.modules()}
+    found = []
     bars = bar()
     bars.disable = not progress
-    try:
-        model.eval()
+    with evaluating(model):
         for network in networks:
             if not network.look(Batch((data[0][:2].to(like.device),), {}, data[1][:2])):
                 raise UnsupportedLayer("recursive certificates need a network of linear layers and convolutions alone.")
@@ -206,7 +206,4 @@ def _losses(
                 wrong = [zero_one(Categorical(), net.outputs(batch, generator, passes), targets) for net in networks]
                 found.append(wrong[0] if before is None else wrong[0] - GAMMA * wrong[1])
                 bars.advance(task, len(labels))
-    finally:
-        for module, training in modes.items():
-            module.training = training
     return torch.cat(found)

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posterity.blocks import find_blocks
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Data, GaussianNoise
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import BadTargets
@@ -139,11 +140,9 @@ def certify_clipped(
         find_blocks(model, lambda name, module: name in posterior.mean),
         {name: Spread.of(posterior.mean[name], posterior.precision[name]).to(like) for name in blocks},
     )
-    modes = {module: module.training for module in model.modules()}
     total, likelihood = 0.0, GaussianNoise(1.0)
     held = [batch.to(like.device) for batch in every_batch(data, 64, n)]
-    try:
-        model.eval()
+    with evaluating(model):
         per_example = drawn.look(held[0])
         for batch in held if per_example else held * passes:
             repeats = passes if per_example else 1
@@ -153,9 +152,6 @@ def certify_clipped(
                 raise BadTargets("a squared error needs targets in floating point: for classes there is `certify`.")
             loss = (outputs - targets).double().reshape(len(targets), -1).square().sum(1)
             total += float((loss.clamp_max(clip) / clip).sum())
-    finally:
-        for module, training in modes.items():
-            module.training = training
     mean = total / (passes * n)
     replicates = passes * n if per_example else passes * n // max(batch.count for batch in held)
     delta_draws = DRAWS_SHARE * (1 - confidence)

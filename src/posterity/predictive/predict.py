@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Likelihood
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData
@@ -44,18 +45,13 @@ def predict(
     if link not in ("probit", "sampled"):
         raise ValueError(f'link is "probit" or "sampled", not "{link}"')
     inputs = _batches(x, batch_size, next(model.parameters()).device)
-    modes = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
+    with evaluating(model):
         likelihood = likelihood or Categorical()
         if method == "sampled":
             return sampled(model, gaussian, inputs, likelihood, samples, generator, keep_draws)
         if method == "linearised":
             return linearised(model, gaussian, inputs, likelihood, samples, link, generator, keep_draws)
         raise ValueError(f'method is "sampled" or "linearised", not "{method}"')
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 def _batches(x: Tensor | Mapping[str, Any], batch_size: int, device: torch.device) -> list[Batch]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from posterity.blocks.modes import evaluating
 from posterity.curvature import Likelihood
 from posterity.errors import RepeatedTask, UnknownTask
 from posterity.predictive import Prediction
@@ -80,9 +81,7 @@ def plain_prediction(
 ) -> Prediction:
     """One network's answer, or the mean over `dropout_draws` of them with dropout left on."""
     batches = _batches(x, batch_size, next(network.parameters()).device)
-    modes = {module: module.training for module in network.modules()}
-    try:
-        network.eval()
+    with evaluating(network):
         if not dropout_draws:
             outputs = torch.cat([batch.outputs(network) for batch in batches])[None]
         else:
@@ -94,7 +93,4 @@ def plain_prediction(
                 torch.manual_seed(seed_of(0, 0, generator))
                 draws = [torch.cat([b.outputs(network) for b in batches]) for _ in range(dropout_draws)]
             outputs = torch.stack(draws)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
     return from_outputs(outputs, likelihood, outputs.mean(0), False)

@@ -7,12 +7,15 @@ from functools import cache
 from pathlib import Path
 
 import torch
+from torch import nn
 
-from posterity.algebra import Kronecker, KroneckerSum
+from posterity.algebra import scaled_identity
+from posterity.blocks import find_blocks, write_blocks
 from posterity.gaussian import Gaussian, load
 from posterity.laplace import Scales, isotropic, learn
 from posterity.studies.datasets import images
 from posterity.studies.networks import fresh
+from posterity.studies.sources import source_curvature
 
 SMALL = 1e-5
 """γ while learning on the source: the network is all but free there."""
@@ -46,10 +49,11 @@ def at_strength(prior: Gaussian, share: float, gamma: float) -> Gaussian:
     """The same mean and past, with precision share · curvature + γ · identity."""
     precision = {}
     for name, matrix in prior.precision.items():
-        assert isinstance(matrix, KroneckerSum)
-        (pair,) = (term for term in matrix.terms if not term.is_scaled_identity)
-        out, inp = pair.shape
-        eyes = (torch.eye(n, dtype=torch.float64) for n in (out, inp))
-        identity = Kronecker.unchecked(*eyes) * gamma
-        precision[name] = KroneckerSum([identity, pair.to(dtype=torch.float64) * share])
+        pair = source_curvature(prior, name).to(dtype=torch.float64)
+        precision[name] = scaled_identity(gamma, matrix.shape) + pair * share
     return replace(prior, precision=precision)
+
+
+def start_at(model: nn.Module, prior: Gaussian) -> None:
+    """The prior's mean as the network's weights."""
+    model.load_state_dict(write_blocks(find_blocks(model), {name: mean.float() for name, mean in prior.mean.items()}))

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, write_blocks
 from posterity.curvature import KFOC, Curvature, estimate
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic, train, update
@@ -29,7 +28,7 @@ from posterity.predictive import predict
 from posterity.studies.certificates.cells import STRENGTHS
 from posterity.studies.datasets import images
 from posterity.studies.declaration import Arguments, Values
-from posterity.studies.handed_down import at_strength, mnist_prior
+from posterity.studies.handed_down import at_strength, mnist_prior, start_at
 from posterity.studies.networks import fresh
 
 PASSES = 3
@@ -84,7 +83,7 @@ def _isotropic(arguments: Arguments, task: Task, generator: torch.Generator) -> 
 def _learned(arguments: Arguments, task: Task, generator: torch.Generator) -> Values:
     model = fresh(arguments["seed"])
     prior = _one_pair(at_strength(mnist_prior(arguments["source"]), arguments.get("share", 1.0), arguments["gamma"]))
-    _start_at(model, prior)
+    start_at(model, prior)
     curvature = _trained(model, task, prior, arguments, generator)
     searched = _searched(prior, model, curvature, task, arguments, generator)
     landscape = Landscape.of(prior, model, curvature)
@@ -101,7 +100,7 @@ def _learned(arguments: Arguments, task: Task, generator: torch.Generator) -> Va
 def _projected(arguments: Arguments, task: Task, generator: torch.Generator) -> Values:
     model = fresh(arguments["seed"])
     prior = _one_pair(at_strength(mnist_prior(arguments["source"]), arguments.get("share", 1.0), arguments["gamma"]))
-    _start_at(model, prior)
+    start_at(model, prior)
     curvature = _trained(model, task, prior, arguments, generator, objective=Catoni(DELTA))
     scales = tune(prior, model, curvature, "catoni", DELTA).scales
     return {"projection": _measured(model, prior, curvature, scales, task, generator)}
@@ -112,7 +111,7 @@ def _ours(arguments: Arguments, task: Task, generator: torch.Generator) -> Value
     model = fresh(arguments["seed"])
     exact = at_strength(mnist_prior(arguments["source"]), *arguments["strength"])
     prior = _one_pair(exact)
-    _start_at(model, prior)
+    start_at(model, prior)
     curvature = _trained(model, task, prior, arguments, generator, objective=Catoni(DELTA))
     scales = tune(prior, model, curvature, "catoni", DELTA).scales
     first = _measured(model, prior, curvature, scales, task, generator, grid=len(STRENGTHS))
@@ -212,7 +211,3 @@ def _averaged(
 ) -> float:
     labels = predict(model, posterior, data[0], samples=draws, generator=generator).labels
     return float((labels != data[1]).double().mean())
-
-
-def _start_at(model: nn.Module, prior: Gaussian) -> None:
-    model.load_state_dict(write_blocks(find_blocks(model), {n: m.float() for n, m in prior.mean.items()}))

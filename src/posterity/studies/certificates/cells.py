@@ -19,7 +19,7 @@ from posterity.studies import networks
 from posterity.studies.augmentation import Affine
 from posterity.studies.datasets import images
 from posterity.studies.declaration import Arguments, Values
-from posterity.studies.handed_down import at_strength, mnist_prior
+from posterity.studies.handed_down import at_strength, mnist_prior, start_at
 from posterity.studies.networks import fresh
 
 STRENGTHS = [(a, g) for a in (0.001, 0.01, 0.1, 1.0) for g in (30.0, 100.0, 300.0, 1000.0)]
@@ -42,7 +42,7 @@ def _split(arguments: Arguments, generator: torch.Generator) -> Values:
     prior = None
     if source:
         prior = at_strength(mnist_prior(source), *arguments["strength"])
-        _start_at(model, prior)
+        start_at(model, prior)
     refined = split_prior(
         model,
         (x, y),
@@ -103,7 +103,7 @@ def _comparator(
     """What one would do without PAC-Bayes: train on four fifths, and bound the error by the other fifth."""
     order = torch.randperm(len(data[1]), generator=generator)
     held, rest = order[: len(order) // 5], order[len(order) // 5 :]
-    _start_at(model, prior)
+    start_at(model, prior)
     train(model, (data[0][rest], data[1][rest]), prior, epochs=epochs, generator=generator, progress=False)
     error = _error(model, None, (data[0][held], data[1][held]))
     return klinv(error, math.log(1 / 0.05) / len(held))
@@ -131,11 +131,6 @@ def _some(data: tuple[Tensor, Tensor], n: int | None, generator: torch.Generator
         return data
     kept = torch.randperm(len(data[1]), generator=generator)[:n]
     return data[0][kept], data[1][kept]
-
-
-def _start_at(model: nn.Module, prior: Gaussian) -> None:
-    weights = write_blocks(find_blocks(model), {name: mean.float() for name, mean in prior.mean.items()})
-    model.load_state_dict(weights)
 
 
 def _gibbs(model: nn.Module, posterior: Gaussian, data: tuple[Tensor, Tensor], generator: torch.Generator) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from posterity.studies.certificates.cells import STRENGTHS, cell
+from posterity.pacbayes import klinv
+from posterity.studies.certificates.cells import cell
 from posterity.studies.declaration import Outcome, Preset, Record, Study, Table, Verdict
 
 ROWS: dict[str, tuple[str, float]] = {
@@ -18,6 +20,10 @@ ROWS: dict[str, tuple[str, float]] = {
     "fashion-split": ("Fashion-MNIST, prior from a half of it", 0.1582),
 }
 """What each row is called, and what it is to reach."""
+
+
+TRIED = {"notmnist-split": 8, "notmnist-alone": 18, "mnist-split": 3, "fashion-split": 1}
+"""How many priors were looked at on the way to each row, recipes of training included: the bounds shown pay for all of them."""
 
 
 def _row(name: str, seeds: Sequence[int], **changed: Any) -> list[dict[str, Any]]:
@@ -123,7 +129,14 @@ def _best(record: Record) -> dict[str, Any]:
     optimised = {
         key.removeprefix("optimised "): value for key, value in record.values.items() if key.startswith("optimised ")
     }
-    return optimised if optimised and optimised["bound"] < plain["bound"] else plain
+    found = optimised if optimised and optimised["bound"] < plain["bound"] else plain
+    return found | {"bound": _paid(found, TRIED[record.arguments["row"]]), "free": _paid(found | {"kl": 0.0}, 1)}
+
+
+def _paid(values: dict[str, Any], tried: int, delta: float = 0.04, delta_draws: float = 0.01) -> float:
+    """The bound from its parts, with the union over everything that was tried."""
+    upper = klinv(values["gibbs"], math.log(1 / delta_draws) / values["replicates"])
+    return klinv(upper, (values["kl"] + math.log(2 * tried * math.sqrt(values["n"]) / delta)) / values["n"])
 
 
 def _mean(sample: Sequence[float], form: str = "{:.4f}") -> str:
@@ -185,14 +198,14 @@ CERTIFICATES = Study(
         "draws: klinv of the draws' error (taken from above) at (KL + ln(2K√n/δ))/n.",
         "Hold-out bounds use the same images as plain test data for the network at the prior's mean; without a split, for "
         "a network trained on four fifths and tested on the other fifth.",
-        f"Without a split the prior is one of {len(STRENGTHS)} that were declared (share of the source's curvature, γ), and "
-        "the bound pays for the choice.",
+        "Priors and recipes of training were tried on the way, and their errors on certifying images were looked at. The bounds "
+        "shown pay for all of them by a union (8 for NotMNIST with a split, 18 without, 3 for MNIST, 1 for Fashion-MNIST); the "
+        "bounds in the results file count 1, 16, 2 and 1. Hold-out bounds pay for nothing, and are that much too low.",
         "What limits them. With a split: the error itself; the posterior is the refined prior (KL = 0), and what is left above "
         "the draws' error is the price of n and δ. Without: KL. Features of digits have to become features of letters, which "
         "costs about 1,350 nats however the posterior is optimised; KL alone more than doubles the bound.",
         "A hold-out bound is tighter everywhere: where data can be set aside, nothing beats testing on it.",
-        "MNIST's prior is cooled until draws err at most 0.0002 more than the coldest (0.002 elsewhere). That was a second "
-        "trial, after one at 0.002 gave 0.0155(5): both count as declared (K = 2).",
+        "MNIST's prior is cooled until draws err at most 0.0002 more than the coldest, the others' 0.002.",
         "Splits are trained on images that are turned and shifted a little where that helps (not Fashion-MNIST).",
         "Where a posterior optimised on the certifying images gives a lower bound than the prior itself, it is shown: the "
         "bound holds for all posteriors at once. Its Gibbs error is measured with draws of its own.",

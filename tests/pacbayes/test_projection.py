@@ -41,8 +41,12 @@ def test_watching_does_not_move_c():
 MCALLESTER = McAllester(0.1)
 
 
-# Priors at which the posterior's mode is not the bound's already.
-@pytest.mark.parametrize(("objective", "precision"), [(MCALLESTER, 20.0), (Catoni(0.1, every=1), 200.0)])
+# Full batches until nothing changes. McAllester's root is not convex in the quadratic: at a precision of 200 it ends 0.0001
+# above the posterior's mode, so that it is held to the weaker prior alone.
+@pytest.mark.parametrize(
+    ("objective", "precision"),
+    [(MCALLESTER, 20.0), (Catoni(0.1, every=1), 20.0), (Catoni(0.1, every=1), 200.0)],
+)
 def test_the_mode_it_finds_is_better_by_it_than_the_posteriors(objective, precision):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(300, 5, generator=generator)
@@ -52,7 +56,18 @@ def test_the_mode_it_finds_is_better_by_it_than_the_posteriors(objective, precis
         torch.manual_seed(0)
         model = nn.Linear(5, 2)
         prior = pt.isotropic(model, precision)
-        pt.train(model, (x, y), prior, validation=None, epochs=100, lr=0.02, progress=False, **options)
+        pt.train(
+            model,
+            (x, y),
+            prior,
+            validation=None,
+            epochs=600,
+            stop_after=100,
+            batch_size=300,
+            lr=0.02,
+            progress=False,
+            **options,
+        )
         with torch.no_grad():
             nll = nn.functional.cross_entropy(model(x), y)
         risk, kl = float(nll) / math.log(2), 0.5 * float(prior.quadratic(_weights(model)))

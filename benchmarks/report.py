@@ -129,8 +129,8 @@ def _progressive(lines: list[Line]) -> Table:
         rows.append(
             (line["network"], line["work"], f"{line['ratio']:.2f}×", f"{each:.1f}", line["detail"].split(" ")[0])
         )
-    columns = ("network", "training", "t forwards + 1 backward", "ms a batch", "laterals' own count")
-    return Table("A batch of column t, earlier columns drawn for it", columns, rows, words=2)
+    columns = ("network", "training", "t forwards + 1 backward", "ms a batch", "count without memory")
+    return Table("Training column t, by the batch", columns, rows, words=2)
 
 
 def _kind(lines: list[Line], kind: str) -> list[Line]:

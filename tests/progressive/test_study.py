@@ -78,8 +78,11 @@ def test_tables_and_figure_of_whole_and_of_partial_results() -> None:
             assert table.rows
             assert all(len(row) == len(table.columns) for row in table.rows)
         assert CONTINUAL.draw(some).axes
-    small, full = CONTINUAL.tables(records)
-    assert len(small.rows) == len(NAMES) + 1  # and PNN by validation
+    *small, full = CONTINUAL.tables(records)
+    assert len(small) == 3
+    assert all(len(table.rows) == len(NAMES) + 1 for table in small)  # and PNN by validation
+    verdict = CONTINUAL.verdict(records)
+    assert "split fashion_mnist, 10 a class: " in verdict.why
     assert [row[0] for row in full.rows][-2:] == ["S-FSVI (published)", "VCL (published)"]
 
 

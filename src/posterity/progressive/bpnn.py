@@ -15,7 +15,7 @@ from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, ba
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
-from posterity.laplace import History, Scales, train, tune_strength, update
+from posterity.laplace import History, Scales, tune_strength, update
 from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.train import evaluate
 from posterity.pacbayes import Certificate, Landscape, certify, one_number
@@ -25,15 +25,17 @@ from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
 from posterity.progressive.learner import Learner, seed_of
+from posterity.progressive.memory import POOL
 from posterity.progressive.metrics import gathered, judged
 from posterity.progressive.network import Network, _Past
 from posterity.progressive.prior import column_prior, joined, start_at
 from posterity.progressive.size import gaussian_bytes
 from posterity.progressive.steps import prior_adam
 from posterity.progressive.task import Task
+from posterity.progressive.training import ROOM, train_column
 
-TRIES = 10
-"""Draws by which temperatures are compared."""
+TRIES = POOL
+"""Draws by which temperatures are compared: as many as are kept of earlier columns."""
 
 Scaling = Scales | Literal["evidence"] | BoundName
 """How a column's α, β, τ are chosen: given, of greatest evidence, or of least bound estimate."""
@@ -65,8 +67,9 @@ class BPNN(Learner):
     While a column learns, earlier ones are drawn from their posteriors, anew for every batch; all are drawn when predicting.
     Only the new blocks have curvature, scales and a share in the KL divergence. A column starts at its prior's mean, or at the
     model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone` and
-    `training` see `PNN`; batch statistics stay at the model's. With several `temperatures` the one of least validation NLL is
-    taken for the new blocks.
+    `training` and `room` see `PNN`; batch statistics stay at the model's. Where there is room to keep what earlier columns hand
+    on, batches take their draws in turn from a pool of eight; without (`room=0`) no two batches see the same. With several
+    `temperatures` the one of least validation NLL is taken for the new blocks.
     """
 
     def __init__(
@@ -83,13 +86,14 @@ class BPNN(Learner):
         samples: int = 100,
         backbone: nn.Module | None = None,
         training: Mapping[str, Any] | None = None,
+        room: int = ROOM,
         seed: int = 0,
     ) -> None:
         self.architecture = Architecture.of(model, laterals, head)
         self.prior = prior if prior.is_compressed else prior.compress()
         self.estimator, self.scaling, self.temperatures = estimator or KFOC(), scaling, tuple(temperatures)
         self.head_precision, self.samples, self.backbone = head_precision, samples, backbone
-        self.training, self.seed = dict(training or {}), seed
+        self.training, self.room, self.seed = dict(training or {}), room, seed
         self.learned: tuple[Learned, ...] = ()
         # A prior that does not fit shows here, not after the first task has come.
         column_prior(self.prior, self.architecture, Column(model, nn.ModuleList()), [], head_precision)
@@ -149,7 +153,7 @@ class BPNN(Learner):
             progress=progress,
         )
         posterior = update(own, network, curvature, self._scales(own, network, curvature))
-        posterior = posterior.tempered(self._best_temperature(posterior, best.column, task, seed))
+        posterior = posterior.tempered(self._best_temperature(posterior, network, task, seed))
         traces = [posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
         trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
         signed = _signed(posterior, task)
@@ -165,10 +169,7 @@ class BPNN(Learner):
         start_at(network, own)
         options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
         options.setdefault("optimiser", prior_adam(network, own, options.get("lr", 5e-4)))
-        dice = torch.Generator().manual_seed(seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # for dropout, which takes no generator
-            history = train(network.train(), task.train, own, task.likelihood, generator=dice, **options)
+        history = train_column(network, task, own, self.room, seed, options)
         return _Trial(column, own, network.eval(), history)
 
     def _in_training(self, column: Column, seed: int) -> Network:
@@ -194,27 +195,32 @@ class BPNN(Learner):
         frozen = sum(one.trace for one in self.learned) * curvature.count
         return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scaling).scales
 
-    def _best_temperature(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
+    def _best_temperature(self, posterior: Gaussian, network: Network, task: Task, seed: int) -> float:
         """The one of least validation NLL, each tried on the same draws."""
         if len(self.temperatures) == 1:
             return self.temperatures[0]
         if task.validation is None:
             raise NoData(f'task "{task.name}" has no validation data to choose among {self.temperatures} by.')
-        network = self._network([*(one.column for one in self.learned), column]).eval()
-        everything = joined([*(one.posterior for one in self.learned), posterior])
-        draws = Draws(everything, network, seed)
+        own = Draws(posterior, network, seed)
+        mean = write_blocks(own.blocks, own.mean)
         x, y = gathered(task.validation)
+        # Earlier columns do not depend on the temperature of this one: each draw of them runs once.
+        inputs = torch.arange(len(x)) if isinstance(x, Tensor) and network.remember(x, self.room) else x
+        outputs: dict[float, list[Tensor]] = {temperature: [] for temperature in self.temperatures}
+        try:
+            for network.draw in range(TRIES):
+                drawn = own.at(network.draw)
+                for temperature, found in outputs.items():
+                    # A draw at temperature τ is the mean and √τ of the way to the draw at temperature one.
+                    weights = {n: m + temperature**0.5 * (drawn[n] - m) for n, m in mean.items()}
+                    with torch.no_grad():
+                        found.append(run_with(network, weights, (inputs,)))
+        finally:
+            network.draw = None
+            network.forget()
         losses = {}
-        for temperature in self.temperatures:
-            outputs = []
-            for k in range(TRIES):
-                weights = draws.at(k)
-                means = write_blocks(draws.blocks, {name: draws.mean[name] for name in posterior.blocks})
-                # A draw at temperature τ is the mean and √τ of the way to the draw at temperature one.
-                weights |= {n: mean + temperature**0.5 * (weights[n] - mean) for n, mean in means.items()}
-                with torch.no_grad():
-                    outputs.append(run_with(network, weights, (x,)))
-            stacked = torch.stack(outputs)
+        for temperature, found in outputs.items():
+            stacked = torch.stack(found)
             losses[temperature] = judged(from_outputs(stacked, task.likelihood, stacked.mean(0), False), y).nll
         return min(losses, key=lambda temperature: losses[temperature])
 

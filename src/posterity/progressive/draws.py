@@ -45,7 +45,7 @@ class Draws:
         if number != self.number:
             dice = torch.Generator().manual_seed((self.seed + number * 0x9E3779B97F4A7C15) % 2**63)
             draws = {name: mean + self.deviations[name](self.chunk, dice) for name, mean in self.mean.items()}
-            self.held = write_blocks(self.blocks, draws)
+            self.held = {n: drawn.to(self.like) for n, drawn in write_blocks(self.blocks, draws).items()}
             self.number = number
         return {name: values[place] for name, values in self.held.items()}
 
@@ -53,8 +53,10 @@ class Draws:
 def _deviation(precision: Matrix, like: Tensor) -> Callable[[int, torch.Generator], Tensor]:
     """n draws of the centred normal, in the precision of `like`: leftᵀ (Z/√values) right in the matrix's frame."""
 
+    dtype, device = like.dtype, like.device  # as they are now: `like` may move
+
     def noise(n: int, dice: torch.Generator) -> Tensor:
-        return torch.randn(n, *precision.shape, dtype=like.dtype, generator=dice).to(like.device)
+        return torch.randn(n, *precision.shape, dtype=dtype, generator=dice).to(device)
 
     if isinstance(precision, ScaledIdentity | DiagonalMatrix):
         values = precision.scale if isinstance(precision, ScaledIdentity) else precision.values
@@ -63,6 +65,6 @@ def _deviation(precision: Matrix, like: Tensor) -> Callable[[int, torch.Generato
     try:
         frame = precision.frame()
     except NotExact:
-        return lambda n, dice: precision.sample(n, generator=dice).to(like)
+        return lambda n, dice: precision.sample(n, generator=dice).to(device, dtype)
     left, right, root = frame.left.mT.to(like), frame.right.to(like), frame.values.rsqrt().to(like)
     return lambda n, dice: left @ (noise(n, dice) * root) @ right

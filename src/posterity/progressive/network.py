@@ -14,12 +14,7 @@ from posterity.blocks.capture import _version
 from posterity.errors import ChangedInput, LateralMismatch
 from posterity.progressive.column import Column, is_frozen
 from posterity.progressive.draws import Draws
-
-Given = tuple[Tensor, int]
-"""An input, and how often it had been changed in place when its layer read it."""
-
-Inputs = dict[str, list[Given]]
-"""What a column's lateral layers were given, call by call."""
+from posterity.progressive.memory import Given, Inputs, Memory
 
 Norms = nn.modules.batchnorm._BatchNorm
 
@@ -30,6 +25,7 @@ class Network(nn.Module):
     The columns `past` come first and are no part of this module: they run without gradients and in evaluation mode, with
     weights drawn anew for every batch in training (`draws`), at their own weights otherwise. Names are the same in every
     such network: "columns.2.conv1" is a layer of column 2, "laterals.2.0.1" leads from column 0 into it at lateral 1.
+    After `remember` its inputs are numbers of examples.
     """
 
     def __init__(
@@ -45,34 +41,76 @@ class Network(nn.Module):
         super().__init__()
         self.paths, self.draws, self.statistics_fixed = paths, draws, statistics_fixed
         self.narrowed = False
+        self.draw: int | None = None
+        """The draw to stay at, in evaluation too; without one, training takes a new one for every batch."""
         self.columns = nn.ModuleDict({str(past + j): c.module for j, c in enumerate(columns[past:])})
         self.laterals = nn.ModuleDict({str(past + j): c.laterals for j, c in enumerate(columns[past:])})
         # In tuples, which hide them from the module's parameters: they are constants here.
         self.backbone = () if backbone is None else (backbone.eval(),)
         self.past = (_Past(columns[:past], paths).eval(),) if past else ()
+        self.memory: Memory | None = None
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=bool(past and draws))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self.backbone:
-            with torch.no_grad():
-                args, kwargs = (self.backbone[0](*args, **kwargs),), {}
-        seen = self._earlier(args, kwargs)
-        return _run(self, seen, args, kwargs)
+        number = self._next_draw()
+        if self.memory is not None:
+            (which,) = args
+            x, seen = self.memory.recall(which, number)
+            return _run(self, seen, (x,), {})
+        args, kwargs = self._behind_the_backbone(args, kwargs)
+        return _run(self, self._earlier(number, args, kwargs), args, kwargs)
 
-    def _earlier(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Inputs]:
+    def remember(self, x: Tensor, room: int) -> bool:
+        """From now on inputs are numbers of these examples, and what earlier columns hand on for them is kept, in `room` bytes.
+
+        With draws, a few are made and taken in turn, batch by batch. Whether it was worth while and there was room: if not,
+        nothing has changed.
+        """
+        if not self.past and not self.backbone:
+            return False
+        memory = Memory(x, lambda x: self._behind_the_backbone((x,), {})[0][0], lambda n, x: self._earlier(n, (x,), {}))
+        if memory.fits(room, drawn=self.draws is not None):
+            self.memory = memory
+        return self.memory is not None
+
+    def forget(self) -> None:
+        """Inputs are inputs again."""
+        self.memory = None
+
+    def _next_draw(self) -> int | None:
+        if self.draw is not None:
+            return self.draw
+        if not self.past or self.draws is None or not self.training:
+            return None
+        assert isinstance(self.step, Tensor)
+        # Kept with the weights, so that a training that is resumed goes on with the same draws.
+        number = int(self.step)
+        self.step += 1
+        return number
+
+    @torch.no_grad()
+    def _behind_the_backbone(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return ((self.backbone[0](*args, **kwargs),), {}) if self.backbone else (args, kwargs)
+
+    @torch.no_grad()
+    def _earlier(self, number: int | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Inputs]:
+        """What the columns before this one hand on, at a draw of their weights or at the weights that they have."""
         if not self.past:
             return []
-        with torch.no_grad():
-            if self.training and self.draws is not None:
-                assert isinstance(self.step, Tensor)
-                if not self.narrowed:
-                    self.draws.only(_influential(self.past[0], args, kwargs))
-                    self.narrowed = True
-                # Kept with the weights, so that a training that is resumed goes on with the same draws.
-                weights = self.draws.at(int(self.step))
-                self.step += 1
-                return run_with(self.past[0], weights, args, kwargs)
+        if number is None or self.draws is None:
             return self.past[0](*args, **kwargs)
+        if not self.narrowed:
+            self.draws.only(_influential(self.past[0], args, kwargs))
+            self.narrowed = True
+        return run_with(self.past[0], self.draws.at(number), args, kwargs)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Network:
+        """To another device or precision, constants too."""
+        for constant in (*self.backbone, *self.past):
+            constant._apply(*args, **kwargs)
+        return super()._apply(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Network:
         """Frozen modules, and statistics where they are fixed, never leave evaluation mode."""
@@ -84,12 +122,20 @@ class Network(nn.Module):
 
 
 class _Past(Network):
-    """Columns that only hand on what their lateral layers were given."""
+    """Columns that only hand on what their lateral layers were given, and run no further than the last of these."""
+
+    last: int | None = None
+    """How many inputs a column hands on: known after its first run, the same for every later one."""
 
     def forward(self, *args: Any, **kwargs: Any) -> list[Inputs]:
         seen: list[Inputs] = []
-        _run(self, seen, args, kwargs)
+        _run(self, seen, args, kwargs, self.last)
+        self.last = self.last or sum(map(len, seen[0].values()))
         return seen
+
+
+class _Enough(BaseException):
+    """Nothing that a column does from here on is of use to another."""
 
 
 def _influential(past: _Past, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[str]:
@@ -112,8 +158,13 @@ def _influential(past: _Past, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     return {name for name, gradient in zip(named, found, strict=True) if gradient is not None}
 
 
-def _run(network: Network, seen: list[Inputs], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The output of the last column; `seen` grows by what each one's lateral layers were given."""
+def _run(
+    network: Network, seen: list[Inputs], args: tuple[Any, ...], kwargs: Mapping[str, Any], last: int | None = None
+) -> Any:
+    """The output of the last column; `seen` grows by what each one's lateral layers were given.
+
+    With `last`, columns stop when that many inputs were given, in front of the layer that the last of them is for.
+    """
     output = None
     for name, module in network.columns.items():
         laterals = network.laterals[name]
@@ -122,15 +173,26 @@ def _run(network: Network, seen: list[Inputs], args: tuple[Any, ...], kwargs: Ma
         try:
             # For this call alone, and so behind every other hook: whoever watches a layer sees its own output, not the mean.
             for k, path in enumerate(network.paths):
+                layer = module.get_submodule(path)
                 incoming = [list(sources.children())[k] for sources in laterals.children()]
                 meet = partial(_meet, path, incoming, given[path], [inputs[path] for inputs in seen])
-                handles.append(module.get_submodule(path).register_forward_hook(meet, with_kwargs=True))
+                handles.append(layer.register_forward_pre_hook(partial(_note, path, given, last), with_kwargs=True))
+                handles.append(layer.register_forward_hook(meet))
             output = module(*args, **kwargs)
+        except _Enough:
+            pass
         finally:
             for handle in handles:
                 handle.remove()
         seen.append(given)
     return output
+
+
+def _note(path: str, given: Inputs, last: int | None, layer: nn.Module, args: Any, kwargs: Any) -> None:
+    (a,) = args or kwargs.values()
+    given[path].append((a, _version(a)))
+    if last is not None and sum(map(len, given.values())) == last:
+        raise _Enough
 
 
 def _meet(
@@ -140,13 +202,10 @@ def _meet(
     theirs: Sequence[list[Given]],
     layer: nn.Module,
     args: Any,
-    kwargs: Any,
     out: Tensor,
 ) -> Tensor | None:
     """The mean of a layer's own output and those of its laterals, on what the earlier columns' layers were given."""
-    (a,) = args or kwargs.values()
-    call = len(given)
-    given.append((a, _version(a)))
+    call = len(given) - 1
     total = out
     for i, (lateral, inputs) in enumerate(zip(incoming, theirs, strict=True)):
         if call >= len(inputs):

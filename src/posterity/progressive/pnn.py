@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from posterity.curvature import Likelihood
-from posterity.laplace import History, isotropic, train
+from posterity.laplace import History, isotropic
 from posterity.laplace.source import Source
 from posterity.predictive import Prediction
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.learner import Learner, plain_prediction, seed_of
 from posterity.progressive.network import Network
 from posterity.progressive.task import Task
+from posterity.progressive.training import ROOM, train_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,9 @@ class PNN(Learner):
 
     `weight_decay` is PyTorch's λ on the mean loss, a Gaussian prior of precision λ·N around zero. With `dropout_draws`, dropout
     stays on when predicting and as many outputs are averaged (MC dropout). `training` goes to `train` (lr, epochs, …).
+
+    Where the data is a pair of tensors, what earlier columns hand on is computed once and kept while a column trains, if it
+    takes no more than `room` bytes.
     """
 
     def __init__(
@@ -50,11 +54,12 @@ class PNN(Learner):
         dropout_draws: int = 0,
         backbone: nn.Module | None = None,
         training: Mapping[str, Any] | None = None,
+        room: int = ROOM,
         seed: int = 0,
     ) -> None:
         self.architecture = Architecture.of(model, laterals, head)
         self.weight_decay, self.dropout_draws, self.backbone = weight_decay, dropout_draws, backbone
-        self.training, self.seed = dict(training or {}), seed
+        self.training, self.room, self.seed = dict(training or {}), room, seed
         self.learned: tuple[Trained, ...] = ()
 
     @property
@@ -86,10 +91,7 @@ class PNN(Learner):
             # λ on a mean loss is a precision of λ·N beside the summed one.
             prior = isotropic(network, self.weight_decay * Source(task.train, 1024, None).count)
         options = {"validation": task.validation, "progress": progress} | self.training
-        dice = torch.Generator().manual_seed(seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # for dropout, which takes no generator
-            history = train(network.train(), task.train, prior, task.likelihood, generator=dice, **options)
+        history = train_column(network, task, prior, self.room, seed, options)
         network.eval()
         return Trained(task.name, task.likelihood, column, history)
 

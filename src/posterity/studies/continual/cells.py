@@ -18,7 +18,6 @@ from posterity.studies.streams import split
 
 HELD, TESTED = 25, 100
 """Validation and test images a class."""
-STEPS = 40
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
@@ -30,7 +29,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     shots = arguments["shots"]
     stream = split(arguments["target"], seed, shots=shots, held=HELD, tested=TESTED)
     batch = min(64, 2 * shots)
-    epochs = max(1, STEPS * batch // (2 * shots))
+    epochs = max(1, arguments["steps"] * batch // (2 * shots))
     training = {"epochs": epochs, "stop_after": epochs, "lr": 2e-3, "batch_size": batch, "validation": None}
     learned = source_prior(arguments["source"], arguments["examples"], 1.0)
     return _values(*course(small(arguments["method"], learned, training, seed), stream))

@@ -13,7 +13,7 @@ from posterity.blocks import find_blocks, write_blocks
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic
 from posterity.progressive import BPNN, EWC, PNN, FineTuning, Joint, Learner, OnlineLaplace
-from posterity.studies.networks import lenet5
+from posterity.studies.networks import lenet5, quick
 from posterity.studies.priors import prior_of
 
 STRENGTHS: dict[str, list[tuple[float, float]]] = {
@@ -26,7 +26,7 @@ STRENGTHS: dict[str, list[tuple[float, float]]] = {
 TEMPERATURES = (1.0, 1e-2, 1e-4, 1e-6)
 DECAYS = (1e-3, 1e-2, 1e-1)
 RATES = (0.1, 0.4)
-CONSOLIDATION = (1.0, 100.0, 10000.0)
+CONSOLIDATION = (1.0, 100.0, 1e4, 1e6)
 PRECISIONS = (0.1, 1.0)
 DRAWS = 10
 
@@ -114,11 +114,11 @@ def full(name: str, training: dict[str, Any], seed: int) -> Method:
 def fresh(seed: int) -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return lenet5()
+        return quick(lenet5())
 
 
 def start(learned: Gaussian) -> nn.Sequential:
-    model = lenet5()
+    model = quick(lenet5())
     model.load_state_dict(write_blocks(find_blocks(model), dict(learned.mean)))
     return model
 

@@ -1,0 +1,48 @@
+"""A new column, trained to the mode of its posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from posterity.curvature import Data
+from posterity.gaussian import Gaussian
+from posterity.laplace import History, train
+from posterity.laplace.source import _is_pair
+from posterity.progressive.network import Network
+from posterity.progressive.task import Task
+
+ROOM = 1 << 30
+"""Bytes that may be spent on what earlier columns hand on."""
+
+
+def train_column(
+    network: Network, task: Task, prior: Gaussian | None, room: int, seed: int, options: Mapping[str, Any]
+) -> History:
+    """Train the last of some columns. What the earlier ones hand on is kept where that can be: see `Network.remember`."""
+    data, options = task.train, dict(options)
+    if room and not options.get("augment"):
+        data, options["validation"] = _remembered(network, data, options.get("validation"), room)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # for dropout, which takes no generator
+            dice = torch.Generator().manual_seed(seed)
+            return train(network.train(), data, prior, task.likelihood, generator=dice, **options)
+    finally:
+        network.forget()
+
+
+def _remembered(network: Network, data: Data, validation: Any, room: int) -> tuple[Data, Any]:
+    """Numbers of examples for the examples themselves, where these are tensors and there is room."""
+    held = [validation] if _is_pair(validation) else []
+    if not _is_pair(data) or not (held or validation is None or isinstance(validation, float)):
+        return data, validation
+    x, y = data  # type: ignore[misc]
+    count = len(x)
+    everything = torch.cat([x, *(x for x, _ in held)])
+    if not network.remember(everything.to(next(network.parameters()).device), room):
+        return data, validation
+    numbers = torch.arange(len(everything))
+    return (numbers[:count], y), (numbers[count:], held[0][1]) if held else validation

@@ -11,7 +11,7 @@ import torch
 from made import HEAD, LATERALS, QUICK, bpnn, dice, learned_prior, network, task
 
 from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Stream, Task, isotropic
-from posterity.errors import BadLearnerFile, BadPriorFile, Overlap
+from posterity.errors import BadLearnerFile, Overlap
 from posterity.laplace import train
 from posterity.pacbayes import Landscape, Tuned, one_number
 from posterity.progressive import follow
@@ -291,12 +291,40 @@ def test_a_learner_of_another_network_or_with_damaged_files_is_refused(tmp_path:
     weights.write_bytes(data)
     with pytest.raises(BadLearnerFile, match="is not the file that was saved"):
         BPNN.load(tmp_path, network())
-    (tmp_path / "prior.safetensors").write_bytes(b"nothing")
-    with pytest.raises(BadPriorFile):
+    (tmp_path / "prior.safetensors").unlink()
+    with pytest.raises(BadLearnerFile, match=r"prior\.safetensors is missing"):
         BPNN.load(tmp_path, network())
 
 
-@pytest.mark.parametrize("wrong", [b"{", b"[]", b'{"format": 99}', b'{"format": 1}', b'{"format": 1, "seed": "x"}'])
+@pytest.mark.parametrize("file", ["prior", "column-001-prior", "column-001-posterior", "column-001-weights"])
+def test_a_file_of_another_learner_is_refused(tmp_path: Path, file: str) -> None:
+    """Each file is whole: only the page can tell that it does not belong here."""
+    for folder, seed in (("one", 0), ("two", 1)):
+        learner = bpnn(seed=seed, scaling=Scales(temperature=1 + seed))
+        learner.prior = learner.prior.tempered(1 + seed)
+        for number in range(2):
+            learner.learn(task(number), progress=False)
+        learner.save(tmp_path / folder)
+    name = f"{file}.safetensors"
+    (tmp_path / "one" / name).write_bytes((tmp_path / "two" / name).read_bytes())
+    with pytest.raises(BadLearnerFile, match=rf"{name} is not the file that was saved"):
+        BPNN.load(tmp_path / "one", network())
+
+
+@pytest.mark.parametrize("change", [("seed", 5), ("head_precision", 2.0), ("trace", 0.0)])
+def test_a_page_that_was_changed_is_refused(tmp_path: Path, change: tuple[str, float]) -> None:
+    learner = bpnn()
+    learner.learn(task(0), progress=False)
+    learner.save(tmp_path)
+    path = tmp_path / "learner.json"
+    page, (name, value) = json.loads(path.read_text()), change
+    (page["columns"][0] if name == "trace" else page)[name] = value
+    path.write_text(json.dumps(page))
+    with pytest.raises(BadLearnerFile, match="it was changed"):
+        BPNN.load(tmp_path, network())
+
+
+@pytest.mark.parametrize("wrong", [b"{", b"[]", b'{"format": 99}', b'{"format": 1}', b'{"format": 2, "seed": "x"}'])
 def test_a_page_that_is_not_a_learners_is_refused(tmp_path: Path, wrong: bytes) -> None:
     (tmp_path / "learner.json").write_bytes(wrong)
     with pytest.raises(BadLearnerFile, match=str(tmp_path)):
@@ -316,7 +344,7 @@ def test_what_a_file_cannot_hold_has_to_be_given_again(tmp_path: Path) -> None:
         BPNN.load(tmp_path, model, estimator=Diagonal())
     again = BPNN.load(tmp_path, model, estimator=Diagonal(), training=options)
     assert again.training["epochs"] == QUICK["epochs"]
-    assert json.loads((tmp_path / "learner.json").read_text())["format"] == 1
+    assert json.loads((tmp_path / "learner.json").read_text())["format"] == 2
 
 
 # --- certificates ----------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """A learner as a folder: a page of JSON, and safetensors files for each column. Loading runs no code.
 
-    learner.json                    names, sizes, settings, and a sha256 of every file of weights
+    learner.json                    names, sizes, settings, a sha256 of every other file, and one of the page itself
     prior.safetensors               the learned prior
     column-003-prior.safetensors    the Gaussians of column 3 over its own blocks
     column-003-posterior.safetensors
@@ -31,8 +31,9 @@ from posterity.laplace import Scales
 from posterity.progressive.bpnn import BPNN, Learned
 from posterity.progressive.column import Column
 
-FORMAT = 1
-PAGE = "learner.json"
+FORMAT = 2
+PAGE, PRIOR = "learner.json", "prior.safetensors"
+KINDS = ("prior", "posterior", "weights")
 Plain = int | float | str | bool | None
 
 
@@ -41,7 +42,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     before = _entries_before(root)
-    learner.prior.save(root / "prior.safetensors")
+    learner.prior.save(root / PRIOR)
     entries = []
     for number, one in enumerate(learner.learned):
         mark = _mark(one)
@@ -50,6 +51,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
             continue
         one.prior.save(root / _name(number, "prior"))
         one.posterior.save(root / _name(number, "posterior"))
+        _save_weights(_own_state(one.column, learner.architecture.template), root, number)
         entries.append(
             {
                 "task": one.task,
@@ -57,7 +59,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
                 "likelihood": _likelihood_to_json(one.likelihood),
                 "trace": one.trace,
                 "mark": mark,
-                "weights": _save_weights(_own_state(one.column, learner.architecture.template), root, number),
+                "files": {kind: _sha256(root / _name(number, kind)) for kind in KINDS},
             }
         )
     training = {k: v for k, v in learner.training.items() if isinstance(v, Plain)}
@@ -75,9 +77,10 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
         "estimator": repr(learner.estimator),
         "training": training,
         "to_be_given": sorted(learner.training.keys() - training.keys()),
+        "prior": _sha256(root / PRIOR),
         "columns": entries,
     }
-    _replace(root / PAGE, json.dumps(page, indent=1, allow_nan=False).encode())
+    _replace(root / PAGE, json.dumps(page | {"seal": _seal(page)}, indent=1, allow_nan=False).encode())
 
 
 def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BPNN:
@@ -104,8 +107,9 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
         raise _bad(root, f"its training had {missing}, which a file cannot hold: give them in training=...")
     settings["training"] = settings["training"] | dict(given)
     options = settings | {k: v for k, v in options.items() if k != "training"}
+    _check(root, PRIOR, page["prior"])
     try:
-        learner = BPNN(model, load_gaussian(root / "prior.safetensors"), laterals, head, **options)
+        learner = BPNN(model, load_gaussian(root / PRIOR), laterals, head, **options)
     except BadPriorFile:
         raise
     except Exception as error:
@@ -123,13 +127,10 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
 def _column(learner: BPNN, root: Path, number: int, entry: Mapping[str, Any]) -> Learned:
     classes = int(entry["classes"])
     column = learner.architecture.grow([one.column for one in learner.learned], classes, 0)
+    for kind in KINDS:
+        _check(root, _name(number, kind), entry["files"][kind])
     path = root / _name(number, "weights")
-    if not path.exists():
-        raise _bad(root, f"{path.name} is missing")
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != entry["weights"]:
-        raise _bad(root, f"{path.name} is not the file that was saved (sha256): bytes were changed, lost or added")
-    state = safetensors.torch.load(data)
+    state = safetensors.torch.load(path.read_bytes())
     expected = _own_state(column, learner.architecture.template)
     if odd := sorted(state.keys() ^ expected.keys()):
         raise _bad(root, f"{path.name} and the network given differ in {odd[:5]}")
@@ -157,10 +158,27 @@ def _own_state(column: Column, template: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def _save_weights(state: dict[str, Tensor], root: Path, number: int) -> str:
+def _save_weights(state: dict[str, Tensor], root: Path, number: int) -> None:
     data = safetensors.torch.save({name: t.cpu().contiguous().clone() for name, t in state.items()})
     _replace(root / _name(number, "weights"), data)
-    return hashlib.sha256(data).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check(root: Path, name: str, expected: str) -> None:
+    if not (root / name).exists():
+        raise _bad(root, f"{name} is missing")
+    if _sha256(root / name) != expected:
+        raise _bad(root, f"{name} is not the file that was saved (sha256): bytes were changed, lost or added")
+
+
+def _seal(page: Mapping[str, Any]) -> str:
+    """Tells a page that was changed by hand or by chance; it does not tell who wrote it."""
+    rest = {name: value for name, value in page.items() if name != "seal"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -184,15 +202,19 @@ def _page(root: Path) -> dict[str, Any]:
         raise _bad(root, f"{PAGE} cannot be read ({error})") from error
     if not isinstance(page, dict) or type(page.get("format")) is not int:
         raise _bad(root, f"{PAGE} is not a learner's page")
-    if page["format"] > FORMAT:
-        raise _bad(root, f"it is in format {page['format']} and this posterity reads up to {FORMAT}: upgrade")
+    if page["format"] != FORMAT:
+        advice = "learn its tasks again" if page["format"] < FORMAT else "upgrade"
+        raise _bad(root, f"it is in format {page['format']} and this posterity reads format {FORMAT}: {advice}")
+    if page.get("seal") != _seal(page):
+        raise _bad(root, f"{PAGE} is not the page that was saved (sha256): it was changed")
     return page
 
 
 def _entries_before(root: Path) -> list[dict[str, Any]]:
-    if not (root / PAGE).exists():
-        return []
-    columns = _page(root).get("columns")
+    try:
+        columns = _page(root).get("columns")
+    except BadLearnerFile:
+        return []  # nothing that could be kept: all is written anew
     return [c for c in columns if isinstance(c, dict)] if isinstance(columns, list) else []
 
 

@@ -108,6 +108,22 @@ def test_a_temperature_that_is_none_is_refused(temperature):
         one("kronecker").tempered(temperature)
 
 
+def test_shrinking_adds_a_share_of_each_factors_mean_to_every_term():
+    first, second = pair(2, 3, 0), pair(2, 3, 1)
+    a = gaussian({"a": KroneckerSum((first, second))})
+
+    def moved(x):
+        return x + 0.3 * x.diagonal().mean() * torch.eye(len(x), dtype=x.dtype)
+
+    expected = sum(torch.kron(moved(term.left), moved(term.right)) for term in (first, second))
+    close(a.shrunk(0.3).precision["a"].dense(), expected)
+    assert a.shrunk(0.3).mean is a.mean
+    close(a.shrunk(0.0).kl(a), 0.0)
+    for wrong in (-0.1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="share to shrink by"):
+            a.shrunk(wrong)
+
+
 def test_without_and_restricted_choose_blocks():
     a = gaussian({"a": pair(2, 3, 0), "b": pair(1, 2, 1), "c": pair(3, 3, 2)}, card=Card(text="kept"))
     assert a.without("b").blocks == ("a", "c")

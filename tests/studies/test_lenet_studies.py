@@ -10,11 +10,12 @@ from posterity.curvature import KFOC, estimate
 from posterity.laplace import isotropic, update
 from posterity.predictive import predict
 from posterity.studies import Record
-from posterity.studies.dead_units import Noise, dead_units
+from posterity.studies.dead_units import dead_units
 from posterity.studies.intervals import interval, paired, shown
 from posterity.studies.networks import Halved, fresh, quick
 from posterity.studies.small_data.reading import factor, needed, published, samples
 from posterity.studies.tempering import tempered_probabilities
+from posterity.studies.ways import noise_of
 
 
 def small():
@@ -43,7 +44,7 @@ def test_maximum_by_slices_is_torchs_pooling(shape):
 def test_tempered_probabilities_are_those_of_the_tempered_posterior():
     model, (x, _), posterior = small()
     model, x, posterior = model.double(), x.double(), posterior.to(dtype=torch.float64)
-    noise = Noise(posterior, {}).sample(30, torch.Generator().manual_seed(3))
+    noise = noise_of("free", posterior, {}, 30, torch.Generator().manual_seed(3))
     ours = tempered_probabilities(model, noise, x, [1.0, 0.01])
     for tau, probabilities in ours.items():
         theirs = predict(
@@ -54,7 +55,7 @@ def test_tempered_probabilities_are_those_of_the_tempered_posterior():
 
 def test_at_temperature_zero_the_mode_is_left():
     model, (x, _), posterior = small()
-    noise = Noise(posterior, {}).sample(4, torch.Generator().manual_seed(0))
+    noise = noise_of("free", posterior, {}, 4, torch.Generator().manual_seed(0))
     probabilities = tempered_probabilities(model, noise, x, [0.0])[0.0]
     torch.testing.assert_close(probabilities, model(x).softmax(-1).detach(), rtol=1e-5, atol=1e-6)
 
@@ -69,10 +70,27 @@ def test_unit_is_dead_when_no_input_lets_it_through_and_draws_leave_it_so():
     assert torch.equal(dead["0"], expected)
     assert "2" not in dead
     posterior = update(isotropic(model, 1e-6), model, estimate(model, (x, y), KFOC(), progress=False))
-    noise = Noise(posterior, dead).sample(5, torch.Generator().manual_seed(0))
+    noise = noise_of("pinned", posterior, dead, 5, torch.Generator().manual_seed(0))
     assert not noise["0"][:, dead["0"]].any()
     assert noise["0"][:, ~dead["0"]].all()
     assert noise["2"].all()
+
+
+def test_shrunk_and_joined_draws_leave_a_dead_unit_no_wider_than_a_share_of_the_others():
+    """Nothing but γ holds it in the exact sum; a share of the mean eigenvalue does where factors are shrunk or jittered."""
+    model, (x, y), _ = small()
+    with torch.no_grad():
+        model[0].weight[2], model[0].bias[2] = -1.0, -1.0
+    posterior = update(isotropic(model, 1e-8), model, estimate(model, (x, y), KFOC(), progress=False))
+    spread = {}
+    for way in ("free", "shrunk 0.3", "joined 0.3"):
+        noise = noise_of(way, posterior, {}, 400, torch.Generator().manual_seed(0))
+        spread[way] = noise["0"].square().mean((0, 2))
+    assert spread["free"][2] == pytest.approx(1e8, rel=0.2)
+    for way in ("shrunk 0.3", "joined 0.3"):
+        assert spread[way][2] < 10 * spread[way].median()
+    with pytest.raises(ValueError, match="no way 'wild'"):
+        noise_of("wild", posterior, {}, 1, torch.Generator())
 
 
 def test_curvature_says_nothing_of_a_dead_unit():

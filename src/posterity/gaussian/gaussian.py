@@ -123,6 +123,16 @@ class Gaussian:
             raise ValueError(f"a temperature is positive and finite, not {temperature}")
         return replace(self, precision={name: matrix / temperature for name, matrix in self.precision.items()})
 
+    def shrunk(self, by: float) -> Gaussian:
+        """Every Kronecker factor moved towards its mean, term by term: A + by · (mean eigenvalue of A) · identity.
+
+        Curvature says nothing of directions in which no example ever moved the output (weights into a unit that never fires),
+        and there a draw is as wide as γ allows. Shrinkage lends them a share of what is known of the others, whatever γ is.
+        """
+        if not (by >= 0 and math.isfinite(by)):
+            raise ValueError(f"a share to shrink by is finite and not negative, not {by}")
+        return replace(self, precision={name: matrix.jittered(by) for name, matrix in self.precision.items()})
+
     def fingerprint(self) -> str:
         """32 hexadecimal digits that tell one Gaussian from another, by its numbers alone."""
         found = hashlib.blake2b(digest_size=16)

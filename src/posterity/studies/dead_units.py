@@ -1,4 +1,4 @@
-"""Hidden units that no training image activates, and draws of the weights that leave them so.
+"""Hidden units that no training image activates.
 
 The loss is flat in the weights that lead into a dead unit: curvature of any amount of data says nothing of them, and a
 posterior holds them by γ alone. Drawn with variance τ/γ they bring the unit to life with a value that no image ever caused.
@@ -6,13 +6,8 @@ posterior holds them by γ alone. Drawn with variance τ/γ they bring the unit 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
-
-from posterity.gaussian import Gaussian
 
 
 @torch.no_grad()
@@ -26,19 +21,3 @@ def dead_units(model: nn.Sequential, x: Tensor) -> dict[str, Tensor]:
             highest = torch.stack([part.amax([d for d in range(part.ndim) if d != 1]) for part in inputs])
             found[name] = highest.amax(0) <= 0
     return found
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Draws around zero from a posterior's blocks, with dead units left as they are."""
-
-    posterior: Gaussian
-    dead: Mapping[str, Tensor]
-
-    def sample(self, draws: int, generator: torch.Generator) -> dict[str, Tensor]:
-        made = {}
-        for name, matrix in self.posterior.precision.items():
-            made[name] = matrix.sample(draws, generator=generator)
-            if name in self.dead:
-                made[name][:, self.dead[name]] = 0
-        return made

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
 from posterity.pacbayes import Landscape, catoni_best, one_number
-from posterity.studies.dead_units import Noise
+from posterity.studies.ways import noise_of
 from posterity.studies.declaration import Arguments, Values, grid
 from posterity.studies.priors import prior_of, start, to_the_mode
 from posterity.studies.sources import data_set, source_prior
@@ -60,7 +60,7 @@ def gibbs_error(
     model: nn.Module, posterior: Any, x: Tensor, y: Tensor, draws: int, generator: torch.Generator
 ) -> float:
     """The mean error of single draws: what the theorem speaks of, not the error of their average."""
-    noise = Noise(posterior, {}).sample(draws, generator)
+    noise = noise_of("free", posterior, {}, draws, generator)
     wrong = [float((outputs.argmax(-1) != y).double().mean()) for outputs in draws_of(model, noise, x)]
     return sum(wrong) / len(wrong)
 

@@ -1,4 +1,4 @@
-"""Accuracy over temperature: all weights drawn, dead units left alone, and the paper's Figure 8."""
+"""Accuracy over temperature: drawn in four ways, and the paper's Figure 8."""
 
 from __future__ import annotations
 
@@ -6,39 +6,47 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from posterity.studies.cold_posterior.reading import UNITS, gammas, published, samples, temperatures
+from posterity.studies.cold_posterior.reading import amounts, gammas, named, of, published, samples, temperatures, ways
 from posterity.studies.declaration import Record
 from posterity.studies.intervals import interval
 from posterity.studies.priors import COLOURS, PRIORS
+from posterity.studies.ways import WAYS
 
 LINES = ["-", "--", ":", "-."]
 
 
 def draw(records: Sequence[Record]) -> Figure:
-    figure = Figure(figsize=(12, 3.8), layout="constrained")
-    axes = figure.subplots(1, 3, sharey=True)
+    whole, few = min(amounts(records)), max(amounts(records))
+    wanted = [(whole, "free"), (whole, "joined 0.1"), (whole, "shrunk 0.1"), (few, "shrunk 0.3")]
+    panels = [panel for panel in dict.fromkeys(wanted) if panel[1] in ways(of(records, panel[0]))]
+    figure = Figure(figsize=(3.1 * (len(panels) + 1), 3.8), layout="constrained")
+    axes = figure.subplots(1, len(panels) + 1, sharey=True)
     shown = [g for g in gammas(records) if published(g, "learned")] or gammas(records)
-    for axis, units in zip(axes[:2], UNITS, strict=True):
+    for axis, (shots, way) in zip(axes, panels, strict=False):
+        here = of(records, shots)
         for kind in PRIORS:
             for gamma, line in zip(shown, LINES, strict=False):
                 points = {
-                    t: list(samples(records, kind, f"{units} {gamma:g} {t:g}").values()) for t in temperatures(records)
+                    t: list(samples(here, kind, f"{way} {gamma:g} {t:g}").values())
+                    for t in temperatures(here)
+                    if t >= 1e-7
                 }
                 means = {t: interval(values)[0] for t, values in points.items() if values}
                 axis.plot(list(means), list(means.values()), line, color=COLOURS[kind], marker="o", markersize=2.5)
-        axis.set_title(f"ours: {UNITS[units]}")
+        axis.set_title(f"{WAYS[way]},\n{named(shots)}", fontsize=10)
     for kind, name in PRIORS.items():
         for gamma, line in zip(shown, LINES, strict=False):
-            theirs = dict(sorted(published(gamma, kind).items()))
+            theirs = {tau: value for tau, value in sorted(published(gamma, kind).items()) if tau >= 1e-7}
             label = name if gamma == shown[0] else None
-            axes[2].plot(list(theirs), list(theirs.values()), line, color=COLOURS[kind], label=label)
-    axes[2].set_title("the paper")
+            axes[-1].plot(list(theirs), list(theirs.values()), line, color=COLOURS[kind], label=label)
+    axes[-1].set_title("the paper,\nall images", fontsize=10)
     for gamma, line in zip(shown, LINES, strict=False):
-        axes[2].plot([], [], line, color="0.5", label=f"γ = {gamma:g}")
+        axes[-1].plot([], [], line, color="0.5", label=f"γ = {gamma:g}")
     for axis in axes:
-        axis.set(xscale="log", xlabel="temperature τ", ylim=(0, 100))
-        axis.grid(color="0.9")
+        axis.set(xscale="log", xlabel="temperature τ", ylim=(0, 100), xlim=(1e-7, 1.5))
+        axis.axvline(0.1, color="0.8", linewidth=0.8, zorder=0)
+        axis.grid(color="0.93")
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("accuracy in %")
-    axes[2].legend(frameon=False, fontsize=8, loc="lower left")
+    axes[-1].legend(frameon=False, fontsize=8, loc="lower left")
     return figure

@@ -11,7 +11,7 @@ from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
 from posterity.pacbayes import Landscape, PerLayer, catoni_best, mcallester, one_number, per_layer
 from posterity.studies.bound_shape.cells import DELTA
-from posterity.studies.dead_units import Noise
+from posterity.studies.ways import noise_of
 from posterity.studies.declaration import Arguments, Values, grid
 from posterity.studies.priors import prior_of, start, to_the_mode
 from posterity.studies.sources import data_set, source_prior
@@ -59,7 +59,7 @@ def _single_pair(
     values: dict[str, Any] = {}
     for name, posterior in (("exact", exact), ("pair", pair)):
         values[f"{name} kl"] = round(float(posterior.kl(prior)), 2)
-        noise = Noise(posterior, {}).sample(arguments["draws"], generator)
+        noise = noise_of("free", posterior, {}, arguments["draws"], generator)
         values[f"{name} sampled"] = accuracy(tempered_probabilities(model, noise, x, [1.0])[1.0], y)
     for block in exact.blocks:
         a, b = exact.precision[block], pair.precision[block]

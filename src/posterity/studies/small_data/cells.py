@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from posterity.algebra import Matrix
 from posterity.curvature import KFOC, estimate
-from posterity.errors import NotPositiveDefinite
-from posterity.gaussian import Gaussian
 from posterity.laplace import update
 from posterity.predictive import predict
-from posterity.studies.dead_units import Noise, dead_units
+from posterity.studies.dead_units import dead_units
 from posterity.studies.declaration import Arguments, Values, grid
 from posterity.studies.priors import PRIORS, prior_of, start, to_the_mode
 from posterity.studies.sources import source_prior
 from posterity.studies.tasks import Task
 from posterity.studies.tempering import accuracy, tempered_probabilities
+from posterity.studies.ways import noise_of
 
 Taus = Mapping[str, Sequence[float]]
-"""Temperatures for draws of all weights ("free") and of those outside dead units ("pinned")."""
+"""Temperatures for each way to draw weights (`WAYS`)."""
 
 GAMMA = 1e-5
 """The paper's in Fig. 2b; the mode is trained with it, and the other γ of the grid enter the posterior: beside a summed
@@ -31,7 +28,7 @@ loss none of them moves the mode."""
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
-    """Accuracies in per cent, by "free γ τ" and "pinned γ τ": all weights drawn, or all but those into dead units.
+    """Accuracies in per cent, by "way γ τ".
 
     `weight` scales the source's curvature, `pull` the prior while training.
     """
@@ -51,34 +48,14 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     }
     for gamma in arguments["gammas"]:
         posterior = update(prior_of(kind, learned, arguments["weight"], gamma, seed), model, curvature)
-        posterior = _one_pair(posterior) if arguments.get("pair") else posterior
-        for units, taus in arguments["taus"].items():
-            noise = Noise(posterior, dead if units == "pinned" else {}).sample(arguments["draws"], generator)
+        for way, taus in arguments["taus"].items():
+            noise = noise_of(way, posterior, dead, arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)
-            values |= {f"{units} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()}
+            values |= {f"{way} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()}
         if gamma == GAMMA:
             linear = predict(model, posterior, x, method="linearised", generator=generator).probs
             values["linearised"] = accuracy(linear, y)
     return values
-
-
-def _one_pair(posterior: Gaussian) -> Gaussian:
-    """Each block's nearest single pair, as published, with the jitter that float32 factors need to be definite."""
-    pairs = posterior.compress().precision
-    return replace(posterior, precision={name: _definite(pair) for name, pair in pairs.items()})
-
-
-def _definite(pair: Matrix) -> Matrix:
-    """Jitter tenfold until the factors can be decomposed, as the published code does."""
-    relative = 1e-6
-    while True:
-        try:
-            jittered = pair.jittered(relative)
-            jittered.logdet()
-        except NotPositiveDefinite:
-            relative *= 10
-        else:
-            return jittered
 
 
 @torch.no_grad()
@@ -113,8 +90,3 @@ def variants(seeds: int, taus: Taus, examples: int, tested: int, draws: int) -> 
         tested=[tested], draws=[draws],
     )  # fmt: skip
     return [cell | {"weight": weight, "pull": pull} for cell in base for weight, pull in VARIANTS.values()]
-
-
-def single_pairs(seeds: int, taus: Taus, examples: int, tested: int, draws: int) -> list[dict[str, Any]]:
-    """All three priors at ten images per class, the posterior's sum joined to one pair as in the paper."""
-    return [cell | {"pair": True} for cell in curves([10], seeds, [GAMMA], taus, examples, tested, draws)]

@@ -1,0 +1,56 @@
+"""Ways to draw weights around a mode: what becomes of directions that no data says anything about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from posterity.algebra import Matrix
+from posterity.errors import NotPositiveDefinite
+from posterity.gaussian import Gaussian
+
+WAYS = {
+    "free": "all weights drawn",
+    "pinned": "dead units left alone",
+    "joined 0.1": "one pair, jitter 10 %",
+    "shrunk 0.1": "factors shrunk by 10 %",
+    "shrunk 0.3": "factors shrunk by 30 %",
+}
+"""The sum of all terms as it is; without weights into dead units; joined to its nearest single pair, as in the paper, with a
+jitter that lets its factors be decomposed; kept exact, with the factors of every term shrunk."""
+
+
+def noise_of(
+    way: str, posterior: Gaussian, dead: Mapping[str, Tensor], draws: int, generator: torch.Generator
+) -> dict[str, Tensor]:
+    """Draws around zero from a posterior's blocks."""
+    match way.split():
+        case ["free"] | ["pinned"]:
+            drawn = posterior
+        case ["shrunk", by]:
+            drawn = posterior.shrunk(float(by))
+        case ["joined", jitter]:
+            pairs = posterior.compress().precision
+            drawn = replace(posterior, precision={n: _definite(pair, float(jitter)) for n, pair in pairs.items()})
+        case _:
+            raise ValueError(f"there is no way {way!r} to draw")
+    noise = {name: matrix.sample(draws, generator=generator) for name, matrix in drawn.precision.items()}
+    if way == "pinned":
+        for name, which in dead.items():
+            noise[name][:, which] = 0
+    return noise
+
+
+def _definite(pair: Matrix, jitter: float) -> Matrix:
+    """Jitter tenfold until the factors can be decomposed, as the published code does."""
+    while True:
+        try:
+            jittered = pair.jittered(jitter)
+            jittered.logdet()
+        except NotPositiveDefinite:
+            jitter *= 10
+        else:
+            return jittered

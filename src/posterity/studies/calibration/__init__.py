@@ -108,7 +108,7 @@ CALIBRATION = Study(
     "Fashion-MNIST and CIFAR-10 in grey",
     grid={
         Preset.smoke: _cells(PAIRS[:1], [1], 1, 2000, 50, ["plain", "learned"]),
-        Preset.cpu: _cells(PAIRS[:1], [10], 5, 10000, 300, list(METHODS)),
+        Preset.cpu: _cells(PAIRS, [10], 5, 10000, 300, list(METHODS)),
         Preset.paper: _cells(PAIRS, [1, 5, 10, 25, 100], 10, 60000, 10000, list(METHODS)),
     },
     cell=cell,

@@ -90,7 +90,7 @@ def jobs(load: Workload, t: int, kept: bool) -> Jobs:
 
     def column_t(epochs: int = load.epochs) -> None:
         network = made._in_training(column, seed=0).train()
-        if kept and network.past and not network.remember(x, ROOM):
+        if kept and network.past and not network.remember([x], ROOM):
             raise RuntimeError("there was no room")
         for _ in range(epochs):
             for part in order:

@@ -108,20 +108,32 @@ def test_a_temperature_that_is_none_is_refused(temperature):
         one("kronecker").tempered(temperature)
 
 
-def test_shrinking_adds_a_share_of_each_factors_mean_to_every_term():
+def test_shrinking_moves_each_factor_of_every_term_towards_its_mean():
     first, second = pair(2, 3, 0), pair(2, 3, 1)
     a = gaussian({"a": KroneckerSum((first, second))})
 
     def moved(x):
-        return x + 0.3 * x.diagonal().mean() * torch.eye(len(x), dtype=x.dtype)
+        return 0.7 * x + 0.3 * x.diagonal().mean() * torch.eye(len(x), dtype=x.dtype)
 
     expected = sum(torch.kron(moved(term.left), moved(term.right)) for term in (first, second))
     close(a.shrunk(0.3).precision["a"].dense(), expected)
     assert a.shrunk(0.3).mean is a.mean
     close(a.shrunk(0.0).kl(a), 0.0)
-    for wrong in (-0.1, math.nan, math.inf):
-        with pytest.raises(ValueError, match="share to shrink by"):
+    for wrong in (-0.1, 1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="weight to shrink by"):
             a.shrunk(wrong)
+
+
+@pytest.mark.parametrize("structure", EVERY)
+def test_shrinking_keeps_the_trace_and_lifts_the_least_eigenvalue(structure):
+    before = one(structure, 7)
+    after = before.shrunk(0.4)
+    for name in before.blocks:
+        old, new = (torch.linalg.eigvalsh(g.precision[name].dense()) for g in (before, after))
+        close(new.sum(), old.sum())
+        assert new[0] >= old[0] * (1 - 1e-9)
+        # The frame of a joint decomposition is not orthogonal: identity is not what its values are moved towards.
+        assert new[-1] <= old[-1] * (1 + 1e-9) or structure == "joint eigen"
 
 
 def test_without_and_restricted_choose_blocks():

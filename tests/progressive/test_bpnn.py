@@ -171,7 +171,7 @@ def test_every_way_of_scaling_learns(scaling: str) -> None:
 
 
 def test_the_temperature_of_least_validation_loss_is_taken() -> None:
-    learner = bpnn(temperatures=(1.0, 1e-6))
+    learner = bpnn(temperatures=(100.0, 1e-6))
     cold = bpnn(temperatures=(1e-6,))
     learner.learn(task(0), progress=False)
     cold.learn(task(0), progress=False)
@@ -275,6 +275,17 @@ def test_saving_again_leaves_the_columns_that_are_there(tmp_path: Path) -> None:
     assert (old.stat().st_mtime_ns, old.read_bytes()) == before
     assert BPNN.load(tmp_path, network()).tasks == ("task 0", "task 1")
     assert not list(tmp_path.glob("*.tmp")) + list(tmp_path.glob(".*.tmp"))
+
+
+def test_saving_again_repairs_a_damaged_column(tmp_path: Path) -> None:
+    learner = bpnn()
+    for number in range(2):
+        learner.learn(task(number), progress=False)
+    learner.save(tmp_path)
+    (tmp_path / "column-000-weights.safetensors").unlink()
+    (tmp_path / "column-001-posterior.safetensors").write_bytes(b"half a file")
+    learner.save(tmp_path)
+    assert same(state(learner), state(BPNN.load(tmp_path, network())))
 
 
 def test_a_learner_of_another_network_or_with_damaged_files_is_refused(tmp_path: Path) -> None:

@@ -123,15 +123,19 @@ class Gaussian:
             raise ValueError(f"a temperature is positive and finite, not {temperature}")
         return replace(self, precision={name: matrix / temperature for name, matrix in self.precision.items()})
 
-    def shrunk(self, by: float) -> Gaussian:
-        """Every Kronecker factor moved towards its mean, term by term: A + by · (mean eigenvalue of A) · identity.
+    def shrunk(self, weight: float) -> Gaussian:
+        """Every Kronecker factor moved towards its mean: (1 − weight) · A + weight · (mean eigenvalue of A) · identity.
 
         Curvature says nothing of directions in which no example ever moved the output (weights into a unit that never fires),
-        and there a draw is as wide as γ allows. Shrinkage lends them a share of what is known of the others, whatever γ is.
+        and there a draw is as wide as γ allows. Shrinkage lends them a share of what is known of the others, whatever γ is. Of a
+        sum every term is shrunk, with its trace as it was; a matrix given by eigenvalues is shrunk in its own frame.
         """
-        if not (by >= 0 and math.isfinite(by)):
-            raise ValueError(f"a share to shrink by is finite and not negative, not {by}")
-        return replace(self, precision={name: matrix.jittered(by) for name, matrix in self.precision.items()})
+        if not 0 <= weight < 1:
+            raise ValueError(f"a weight to shrink by is at least 0 and below 1, not {weight}")
+        grown = {name: matrix.jittered(weight / (1 - weight)) for name, matrix in self.precision.items()}
+        # Both ways to write it differ by a number, the same for every term of a sum: the one that keeps the trace.
+        kept = {name: float(self.precision[name].trace() / matrix.trace()) for name, matrix in grown.items()}
+        return replace(self, precision={name: matrix * kept[name] for name, matrix in grown.items()})
 
     def fingerprint(self) -> str:
         """32 hexadecimal digits that tell one Gaussian from another, by its numbers alone."""

@@ -35,7 +35,7 @@ from posterity.progressive.task import Task
 from posterity.progressive.training import ROOM, train_column
 
 TRIES = POOL
-"""Draws by which temperatures are compared: as many as are kept of earlier columns."""
+"""Draws by which temperatures are compared: as many as can be kept of earlier columns."""
 
 Scaling = Scales | Literal["evidence"] | BoundName
 """How a column's α, β, τ are chosen: given, of greatest evidence, or of least bound estimate."""
@@ -64,11 +64,11 @@ class Learned:
 class BPNN(Learner):
     """A column for each task, with a learned prior for its layers and posteriors of earlier columns for its laterals.
 
-    While a column learns, earlier ones are drawn from their posteriors, anew for every batch; all are drawn when predicting.
+    While a column learns, earlier ones are drawn from their posteriors, a draw for each batch; all are drawn when predicting.
     Only the new blocks have curvature, scales and a share in the KL divergence. A column starts at its prior's mean, or at the
     model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone` and
     `training` and `room` see `PNN`; batch statistics stay at the model's. Where there is room to keep what earlier columns hand
-    on, batches take their draws in turn from a pool of eight; without (`room=0`) no two batches see the same. With several
+    on, batches take their draws in turn from a pool of up to eight; without (`room=0`) no two batches see the same. With several
     `temperatures` the one of least validation NLL is taken for the new blocks.
     """
 
@@ -153,7 +153,7 @@ class BPNN(Learner):
             progress=progress,
         )
         posterior = update(own, network, curvature, self._scales(own, network, curvature))
-        posterior = posterior.tempered(self._best_temperature(posterior, network, task, seed))
+        posterior = posterior.tempered(self._best_temperature(posterior, best.column, task, seed))
         traces = [posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
         trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
         signed = _signed(posterior, task)
@@ -195,29 +195,28 @@ class BPNN(Learner):
         frozen = sum(one.trace for one in self.learned) * curvature.count
         return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scaling).scales
 
-    def _best_temperature(self, posterior: Gaussian, network: Network, task: Task, seed: int) -> float:
+    def _best_temperature(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
         """The one of least validation NLL, each tried on the same draws."""
         if len(self.temperatures) == 1:
             return self.temperatures[0]
         if task.validation is None:
             raise NoData(f'task "{task.name}" has no validation data to choose among {self.temperatures} by.')
-        own = Draws(posterior, network, seed)
+        # Draws that neither the column's training nor each other has anything to do with.
+        network = self._in_training(column, seed + 2).eval()
+        own = Draws(posterior, network, seed + 3)
         mean = write_blocks(own.blocks, own.mean)
         x, y = gathered(task.validation)
+        x, y = x.to(own.like.device), y.to(own.like.device)
         # Earlier columns do not depend on the temperature of this one: each draw of them runs once.
-        inputs = torch.arange(len(x)) if isinstance(x, Tensor) and network.remember(x, self.room) else x
+        inputs = torch.arange(len(x)) if network.remember([x], self.room) else x
         outputs: dict[float, list[Tensor]] = {temperature: [] for temperature in self.temperatures}
-        try:
-            for network.draw in range(TRIES):
-                drawn = own.at(network.draw)
-                for temperature, found in outputs.items():
-                    # A draw at temperature τ is the mean and √τ of the way to the draw at temperature one.
-                    weights = {n: m + temperature**0.5 * (drawn[n] - m) for n, m in mean.items()}
-                    with torch.no_grad():
-                        found.append(run_with(network, weights, (inputs,)))
-        finally:
-            network.draw = None
-            network.forget()
+        for k in range(TRIES):
+            network.fixed_draw, drawn = k, own.at(k)
+            for temperature, found in outputs.items():
+                # A draw at temperature τ is the mean and √τ of the way to the draw at temperature one.
+                weights = {n: m + temperature**0.5 * (drawn[n] - m) for n, m in mean.items()}
+                with torch.no_grad():
+                    found.append(run_with(network, weights, (inputs,)))
         losses = {}
         for temperature, found in outputs.items():
             stacked = torch.stack(found)

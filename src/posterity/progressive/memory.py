@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from posterity.blocks.capture import _version
+from posterity.errors import ChangedInput
 
 Given = tuple[Tensor, int]
 """An input, and how often it had been changed in place when its layer read it."""
@@ -16,7 +18,7 @@ Inputs = dict[str, list[Given]]
 """What a column's lateral layers were given, call by call."""
 
 POOL = 8
-"""Draws of earlier columns that are kept and taken in turn. Fewer than half of them are not worth it."""
+"""Draws of earlier columns that are kept and taken in turn, if there is room. Fewer than half of them are not worth it."""
 AT_ONCE = 250
 
 
@@ -29,27 +31,33 @@ class Memory:
     """
 
     def __init__(
-        self, x: Tensor, front: Callable[[Tensor], Tensor], earlier: Callable[[int | None, Tensor], list[Inputs]]
+        self,
+        parts: Sequence[Tensor],
+        front: Callable[[Tensor], Any],
+        earlier: Callable[[int | None, Any], list[Inputs]],
     ) -> None:
-        self.x, self.front, self.earlier = x, front, earlier
+        self.parts, self.front, self.earlier = parts, front, earlier
         self.pool = 0
         self.inputs: Tensor | None = None
         self.kept: dict[int | None, list[dict[str, list[Tensor]]]] = {}
 
     def fits(self, room: int, drawn: bool) -> bool:
-        """Whether there is room for the pool, which is then set as large as it can be."""
-        few = [self.front(self.x[:n]) for n in (1, 2)]
-        one, two = ([x, *_tensors(self.earlier(None, x))] for x in few)
-        if not all(t.ndim and len(t) == n for n, made in ((1, one), (2, two)) for t in made):
-            return False  # examples do not lie along the first axis
-        front, bank = (len(self.x) * sum(t.nbytes for t in part) for part in (one[:1], one[1:]))
+        """Whether all examples are alike and there is room for the pool, which is then set as large as it can be."""
+        first, *others = self.parts
+        if len(first) < 3 or any(x.shape[1:] != first.shape[1:] or x.dtype != first.dtype for x in others):
+            return False
+        made = {n: self._of(first[:n]) for n in (2, 3)}
+        if not all(isinstance(t, Tensor) and t.ndim and len(t) == n for n, found in made.items() for t in found):
+            return False  # not tensors, or examples do not lie along their first axis
+        count = sum(map(len, self.parts))
+        front, bank = (count * sum(t.nbytes for t in part) // 2 for part in (made[2][:1], made[2][1:]))
         self.pool = min(POOL, (room - front - bank) // max(1, bank)) if drawn else 0
         return self.pool >= POOL // 2 if drawn else front + bank <= room
 
     def recall(self, which: Tensor, number: int | None) -> tuple[Tensor, list[Inputs]]:
         """The columns' input for these examples, and what earlier columns hand on, at a draw of the pool if one is named."""
         if self.inputs is None:
-            self.inputs = torch.cat([self.front(part) for part in self.x.split(AT_ONCE)])
+            self.inputs = torch.cat([self.front(some) for part in self.parts for some in part.split(AT_ONCE)])
         draw = None if number is None else number % self.pool
         if draw not in self.kept:
             self.kept[draw] = self._all(self.inputs, draw)
@@ -60,20 +68,36 @@ class Memory:
         ]
         return self.inputs[which], seen
 
+    def _of(self, x: Tensor) -> list[Any]:
+        """All that is kept of some examples at one draw."""
+        front = self.front(x)
+        seen = enumerate(self.earlier(None, front))
+        return [front, *(unchanged(a, path, i) for i, inputs in seen for path, calls in inputs.items() for a in calls)]
+
     def _all(self, inputs: Tensor, draw: int | None) -> list[dict[str, list[Tensor]]]:
         parts = [self.earlier(draw, part) for part in inputs.split(AT_ONCE)]
         return [
             {
-                path: [torch.cat([part[column][path][call][0] for part in parts]) for call in range(len(calls))]
+                path: [
+                    torch.cat([unchanged(part[column][path][call], path, column) for part in parts])
+                    for call in range(len(calls))
+                ]
                 for path, calls in first.items()
             }
             for column, first in enumerate(parts[0])
         ]
 
 
+def unchanged(given: Given, path: str, column: int) -> Tensor:
+    """What a lateral layer was given, if it still is."""
+    x, version = given
+    if _version(x) != version:
+        raise ChangedInput(
+            f'the input of "{path}" in column {column} was changed in place after the layer had read it (as by '
+            "x += layer(x)): write x = x + layer(x), or leave it out of laterals=..."
+        )
+    return x
+
+
 def _given(x: Tensor) -> Given:
     return x, _version(x)
-
-
-def _tensors(seen: list[Inputs]) -> list[Tensor]:
-    return [a for inputs in seen for calls in inputs.values() for a, _ in calls]

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from posterity.blocks import run_with
 from posterity.blocks.capture import _version
-from posterity.errors import ChangedInput, LateralMismatch
+from posterity.errors import LateralMismatch
 from posterity.progressive.column import Column, is_frozen
 from posterity.progressive.draws import Draws
-from posterity.progressive.memory import Given, Inputs, Memory
+from posterity.progressive.memory import Given, Inputs, Memory, unchanged
 
 Norms = nn.modules.batchnorm._BatchNorm
 
@@ -23,7 +23,7 @@ class Network(nn.Module):
     """The network of the last of some columns: s_l = mean over t' ≤ t of φ_l^(t',t)(a_{l-1}^(t')) at lateral layers.
 
     The columns `past` come first and are no part of this module: they run without gradients and in evaluation mode, with
-    weights drawn anew for every batch in training (`draws`), at their own weights otherwise. Names are the same in every
+    weights drawn for every batch in training (`draws`), at their own weights otherwise. Names are the same in every
     such network: "columns.2.conv1" is a layer of column 2, "laterals.2.0.1" leads from column 0 into it at lateral 1.
     After `remember` its inputs are numbers of examples.
     """
@@ -41,8 +41,8 @@ class Network(nn.Module):
         super().__init__()
         self.paths, self.draws, self.statistics_fixed = paths, draws, statistics_fixed
         self.narrowed = False
-        self.draw: int | None = None
-        """The draw to stay at, in evaluation too; without one, training takes a new one for every batch."""
+        self.fixed_draw: int | None = None
+        """The draw to stay at, in evaluation too; without one, training takes the next for every batch."""
         self.columns = nn.ModuleDict({str(past + j): c.module for j, c in enumerate(columns[past:])})
         self.laterals = nn.ModuleDict({str(past + j): c.laterals for j, c in enumerate(columns[past:])})
         # In tuples, which hide them from the module's parameters: they are constants here.
@@ -60,28 +60,34 @@ class Network(nn.Module):
         args, kwargs = self._behind_the_backbone(args, kwargs)
         return _run(self, self._earlier(number, args, kwargs), args, kwargs)
 
-    def remember(self, x: Tensor, room: int) -> bool:
-        """From now on inputs are numbers of these examples, and what earlier columns hand on for them is kept, in `room` bytes.
+    def remember(self, parts: Sequence[Tensor], room: int) -> bool:
+        """From now on inputs are numbers of examples, counted through all parts, and what earlier columns hand on for them is
+        kept, in `room` bytes.
 
         With draws, a few are made and taken in turn, batch by batch. Whether it was worth while and there was room: if not,
         nothing has changed.
         """
-        if not self.past and not self.backbone:
-            return False
-        memory = Memory(x, lambda x: self._behind_the_backbone((x,), {})[0][0], lambda n, x: self._earlier(n, (x,), {}))
-        if memory.fits(room, drawn=self.draws is not None):
-            self.memory = memory
+        self.memory = None
+        if self.past or self.backbone:
+            memory = Memory(
+                parts, lambda x: self._behind_the_backbone((x,), {})[0][0], lambda n, x: self._earlier(n, (x,), {})
+            )
+            self.memory = memory if memory.fits(room, drawn=self._draws) else None
         return self.memory is not None
 
     def forget(self) -> None:
         """Inputs are inputs again."""
         self.memory = None
 
+    @property
+    def _draws(self) -> bool:
+        return bool(self.past) and self.draws is not None
+
     def _next_draw(self) -> int | None:
-        if self.draw is not None:
-            return self.draw
-        if not self.past or self.draws is None or not self.training:
+        if not self._draws or (self.fixed_draw is None and not self.training):
             return None
+        if self.fixed_draw is not None:
+            return self.fixed_draw
         assert isinstance(self.step, Tensor)
         # Kept with the weights, so that a training that is resumed goes on with the same draws.
         number = int(self.step)
@@ -125,12 +131,13 @@ class _Past(Network):
     """Columns that only hand on what their lateral layers were given, and run no further than the last of these."""
 
     last: int | None = None
-    """How many inputs a column hands on: known after its first run, the same for every later one."""
+    """How many inputs a column hands on, where that is known: if each lateral layer was called once in the first run."""
 
     def forward(self, *args: Any, **kwargs: Any) -> list[Inputs]:
         seen: list[Inputs] = []
         _run(self, seen, args, kwargs, self.last)
-        self.last = self.last or sum(map(len, seen[0].values()))
+        if all(len(calls) == 1 for inputs in seen for calls in inputs.values()):
+            self.last = len(self.paths)
         return seen
 
 
@@ -213,13 +220,7 @@ def _meet(
                 f'layer "{path}" is called {call + 1} times in this column and {len(inputs)} times in column {i}: laterals '
                 "need one call for one. Leave it out of laterals=..."
             )
-        their_input, version = inputs[call]
-        if _version(their_input) != version:
-            raise ChangedInput(
-                f'the input of "{path}" in column {i} was changed in place after the layer had read it (as by '
-                "x += layer(x)): write x = x + layer(x), or leave it out of laterals=..."
-            )
-        arriving = lateral(their_input)
+        arriving = lateral(unchanged(inputs[call], path, i))
         if arriving.shape != out.shape:
             raise LateralMismatch(
                 f'layer "{path}" gives {tuple(out.shape)} in this column and {tuple(arriving.shape)} from column {i}: '

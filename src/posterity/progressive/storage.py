@@ -6,7 +6,8 @@
     column-003-posterior.safetensors
     column-003-weights.safetensors  its weights and statistics, without what all columns share
 
-Files of columns come first and the page last, by renaming, so a kill leaves the learner as it was saved before.
+Files of columns come first and the page last, by renaming: a kill while columns are being added leaves the learner as it was
+saved before. Where another learner is written over it, a kill leaves a folder that is refused.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
     entries = []
     for number, one in enumerate(learner.learned):
         mark = _mark(one)
-        if number < len(before) and before[number].get("mark") == mark:
+        if number < len(before) and before[number].get("mark") == mark and _whole(root, number, before[number]):
             entries.append(before[number])
             continue
         one.prior.save(root / _name(number, "prior"))
@@ -161,6 +162,12 @@ def _own_state(column: Column, template: nn.Module) -> dict[str, Tensor]:
 def _save_weights(state: dict[str, Tensor], root: Path, number: int) -> None:
     data = safetensors.torch.save({name: t.cpu().contiguous().clone() for name, t in state.items()})
     _replace(root / _name(number, "weights"), data)
+
+
+def _whole(root: Path, number: int, entry: Mapping[str, Any]) -> bool:
+    """Whether the files of a column are there as its entry tells."""
+    paths = {kind: root / _name(number, kind) for kind in KINDS}
+    return all(path.exists() and _sha256(path) == entry["files"][kind] for kind, path in paths.items())
 
 
 def _sha256(path: Path) -> str:

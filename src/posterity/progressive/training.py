@@ -11,6 +11,7 @@ from posterity.curvature import Data
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, train
 from posterity.laplace.source import _is_pair
+from posterity.progressive.memory import POOL
 from posterity.progressive.network import Network
 from posterity.progressive.task import Task
 
@@ -23,7 +24,10 @@ def train_column(
 ) -> History:
     """Train the last of some columns. What the earlier ones hand on is kept where that can be: see `Network.remember`."""
     data, options = task.train, dict(options)
-    if room and not options.get("augment"):
+    if options.get("device") is not None:
+        network.to(options["device"])
+    # Every draw of the pool runs once for all examples, which takes epochs to pay off.
+    if room and not options.get("augment") and options.get("epochs", 100) > POOL:
         data, options["validation"] = _remembered(network, data, options.get("validation"), room)
     try:
         with torch.random.fork_rng(devices=[]):
@@ -40,9 +44,8 @@ def _remembered(network: Network, data: Data, validation: Any, room: int) -> tup
     if not _is_pair(data) or not (held or validation is None or isinstance(validation, float)):
         return data, validation
     x, y = data  # type: ignore[misc]
-    count = len(x)
-    everything = torch.cat([x, *(x for x, _ in held)])
-    if not network.remember(everything.to(next(network.parameters()).device), room):
+    device = next(network.parameters()).device
+    if not network.remember([part.to(device) for part in (x, *(x for x, _ in held))], room):
         return data, validation
-    numbers = torch.arange(len(everything))
-    return (numbers[:count], y), (numbers[count:], held[0][1]) if held else validation
+    numbers = torch.arange(len(x) + sum(len(y) for _, y in held))
+    return (numbers[: len(x)], y), (numbers[len(x) :], held[0][1]) if held else validation

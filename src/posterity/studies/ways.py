@@ -18,6 +18,7 @@ WAYS = {
     "joined 0.1": "one pair, jitter 10 %",
     "shrunk 0.1": "factors shrunk by 10 %",
     "shrunk 0.3": "factors shrunk by 30 %",
+    "shrunk 0.5": "factors shrunk by half",
 }
 """The sum of all terms as it is; without weights into dead units; joined to its nearest single pair, as in the paper, with a
 jitter that lets its factors be decomposed; kept exact, with the factors of every term shrunk."""
@@ -30,8 +31,8 @@ def noise_of(
     match way.split():
         case ["free"] | ["pinned"]:
             drawn = posterior
-        case ["shrunk", by]:
-            drawn = posterior.shrunk(float(by))
+        case ["shrunk", weight]:
+            drawn = posterior.shrunk(float(weight))
         case ["joined", jitter]:
             pairs = posterior.compress().precision
             drawn = replace(posterior, precision={n: _definite(pair, float(jitter)) for n, pair in pairs.items()})

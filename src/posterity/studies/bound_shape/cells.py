@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
 from posterity.pacbayes import Landscape, catoni_best, one_number
-from posterity.studies.ways import noise_of
 from posterity.studies.declaration import Arguments, Values, grid
 from posterity.studies.priors import prior_of, start, to_the_mode
 from posterity.studies.sources import data_set, source_prior
 from posterity.studies.tempering import draws_of
+from posterity.studies.ways import noise_of
 
 DELTA = 0.1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from posterity.studies.cold_posterior.reading import amounts, gammas, mean_lost, named, of, ways
@@ -22,14 +23,13 @@ def verdict(records: Sequence[Record]) -> Verdict:
                 lines.append(f"{WAYS[way]}, {named(shots)}: {' / '.join(f'{loss:.1f}' for loss in losses.values())}")
             if losses["learned"] <= 1 and min(losses["mean"], losses["zero"]) > 10:
                 holds.add(shots)
-    straight = max(
-        mean_lost(of(records, n), kind, f"{gamma:g} linearised") for n in amounts(records) for kind in PRIORS
-    )
+    linear = [mean_lost(of(records, n), kind, f"{gamma:g} linearised") for n in amounts(records) for kind in PRIORS]
+    straight = max((loss for loss in linear if not math.isnan(loss)), default=math.nan)
     exact = mean_lost(of(records, whole), "learned", f"free {gamma:g} 0.1")
     why = (
         f"Points of accuracy lost at τ = 0.1 by learned / isotropic at the mean / at zero. {'; '.join(lines)}. In the exact "
         f"sum with nothing shrunk every prior falls to chance there (the learned one loses {exact:.0f}): weights into dead "
-        f"units are drawn with variance τ/γ. The linearised predictive at τ = 1 loses at most {max(0.0, straight):.1f} points "
+        f"units are drawn with variance τ/γ. The linearised predictive at τ = 1 loses at most {straight:.1f} points "
         "and needs no tempering."
     )
     outcome = Outcome.reproduced if whole in holds else Outcome.partly if holds else Outcome.not_reproduced

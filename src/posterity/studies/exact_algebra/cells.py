@@ -11,11 +11,11 @@ from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
 from posterity.pacbayes import Landscape, PerLayer, catoni_best, mcallester, one_number, per_layer
 from posterity.studies.bound_shape.cells import DELTA
-from posterity.studies.ways import noise_of
 from posterity.studies.declaration import Arguments, Values, grid
 from posterity.studies.priors import prior_of, start, to_the_mode
 from posterity.studies.sources import data_set, source_prior
 from posterity.studies.tempering import accuracy, tempered_probabilities
+from posterity.studies.ways import noise_of
 
 GRID = [0.01, 0.1, 0.3, 0.5, 0.8, 0.9, 0.99, 1.0, 2.0]
 """The paper's α and β."""

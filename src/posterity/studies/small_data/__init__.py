@@ -14,7 +14,8 @@ TAUS = {
     "pinned": [1e-3, 1e-4],
     "joined 0.1": [1e-2, 1e-5],
     "shrunk 0.1": [1e-1, 1e-2],
-    "shrunk 0.3": [1.0, 1e-1, 1e-2],
+    "shrunk 0.3": [1e-1, 1e-2],
+    "shrunk 0.5": [1e-1],
 }
 VARIANT_TAUS = {"free": [1e-5, 1e-6], "pinned": [1e-3], "shrunk 0.3": [1e-1]}
 GRID_TAUS = {"free": [1e-3, 1e-5, 1e-7, 1e-9], "shrunk 0.3": [1e-1]}
@@ -54,9 +55,8 @@ SMALL_DATA = Study(
         "drawn with variance τ/γ = 1. Drawing one block at a time, the convolutions and the last layer keep their accuracy "
         "at every τ, and the two hidden layers with dead units fall to chance.",
         "What holds such directions: a share of what is known of the others. Shrinking every Kronecker factor towards its "
-        "mean eigenvalue (Gaussian.shrunk) by 10 or 30 % makes γ irrelevant, as it is in the paper's Figures 7 and 8, and "
-        "lets the learned prior be drawn at τ = 0.1. The two shares were tried on two seeds before this run, and both are "
-        "shown.",
+        "mean eigenvalue (Gaussian.shrunk) makes γ irrelevant, as it is in the paper's Figures 7 and 8, and lets the learned "
+        "prior be drawn at τ = 0.1. Shares of 10, 30 and 50 % were tried on two seeds before this run, and all are shown.",
         "How the paper may have come by its figures at γ = τ = 1e-5: it joins γ·identity and the curvatures to one nearest pair, "
         "whose factors cannot be decomposed in float32 without a jitter. With a jitter of 10 % the learned prior works there "
         "and isotropic ones are at chance with ten images per class, as published; with the least jitter that will do "

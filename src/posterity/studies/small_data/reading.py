@@ -19,6 +19,7 @@ OURS, PAIR, EXACT = "shrunk 0.3 1e-05 0.1", "joined 0.1 1e-05 1e-05", "free 1e-0
 SETTINGS = {
     OURS: "factors shrunk by 30 %, τ = 0.1",
     "shrunk 0.3 1e-05 0.01": "factors shrunk by 30 %, τ = 1e-2",
+    "shrunk 0.5 1e-05 0.1": "factors shrunk by half, τ = 0.1",
     "shrunk 0.1 1e-05 0.01": "factors shrunk by 10 %, τ = 1e-2",
     PAIR: "one pair, jitter 10 %, τ = 1e-5",
     "joined 0.1 1e-05 0.01": "one pair, jitter 10 %, τ = 1e-2",

@@ -65,8 +65,6 @@ CONTINUAL = Study(
         f"stream. BPNN also chooses the temperature of each column, from {TEMPERATURES}, and predicts by {DRAWS} draws.",
         "FWT is the accuracy of a task when it was learned, less that of the same network on the task alone (its weight decay by "
         "validation), over tasks two to five. All learners but the prior around zero start at the weights learned on the source.",
-        "Forty steps a task are too few for the prior around zero, whose columns start at fresh weights: in one seed of five its "
-        "second column was still at chance. A hundred are enough.",
         "α = β = 1 here: after twenty images a bound chooses β near zero, which is the prior.",
     ),
 )

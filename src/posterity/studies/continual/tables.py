@@ -17,6 +17,7 @@ PUBLISHED = {"S-FSVI": 99.5, "VCL": 98.4}
 FULL = {"bpnn zero": "BPNN, isotropic at zero", "pnn": "PNN", "ewc": "EWC", "online laplace": "online Laplace"}
 TUNED = "PNN, weight decay by validation"
 BASE = "bpnn mean"
+APART = {NAMES[name] for name in ("fine-tuning", "ewc", "online laplace")} | {f"PNN, weight decay {DECAYS[-1]:g}"}
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
@@ -141,6 +142,13 @@ def draw(records: Sequence[Record]) -> Figure:
     for row, place in zip(axes, places, strict=True):
         here = _by_method([r for r in few if _where(r) == place])
         for axis, measure, label, scale in ((row[0], "acc", "accuracy in %", 100), (row[1], "nll", "NLL", 1)):
+            # By the runs of learners that forget little: one network for all tasks would leave no room for the rest.
+            inside = [
+                scale * r.values[measure] for title, runs in here.items() if title not in APART for r in runs.values()
+            ]
+            low, high = min(inside, default=0.0), max(inside, default=1.0)
+            margin = 0.05 * (high - low) or 0.01
+            axis.set(xlabel=label, xlim=(low - margin, high + margin))
             for y, (title, runs) in enumerate(here.items()):
                 found = [scale * r.values[measure] for r in runs.values()]
                 mean, half = interval(found)
@@ -150,10 +158,14 @@ def draw(records: Sequence[Record]) -> Figure:
                 axis.errorbar(
                     mean, y, xerr=half if len(found) > 1 else 0, fmt="o", color=colour, markersize=5, capsize=2
                 )
-            # By the runs themselves: an interval of few seeds that disagree would leave no room for the rest.
-            everything = [scale * r.values[measure] for runs in here.values() for r in runs.values()] or [0.0, 1.0]
-            margin = 0.05 * (max(everything) - min(everything)) or 0.01
-            axis.set(xlabel=label, xlim=(min(everything) - margin, max(everything) + margin))
+                if not low - margin <= mean <= high + margin:
+                    left = mean < low
+                    shown = f"◂ {mean:.3g}" if left else f"{mean:.3g} ▸"
+                    axis.annotate(
+                        shown, (0.01 if left else 0.99, y), xycoords=("axes fraction", "data"), color=colour, fontsize=9,
+                        ha="left" if left else "right", va="center",
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+                    )  # fmt: skip
             axis.grid(axis="x", color="0.9")
             axis.spines[["top", "right"]].set_visible(False)
         row[0].set_yticks(range(len(here)), list(here))

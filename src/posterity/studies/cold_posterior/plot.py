@@ -17,7 +17,7 @@ LINES = ["-", "--", ":", "-."]
 
 def draw(records: Sequence[Record]) -> Figure:
     whole, few = min(amounts(records)), max(amounts(records))
-    wanted = [(whole, "free"), (whole, "joined 0.1"), (whole, "shrunk 0.1"), (few, "shrunk 0.3")]
+    wanted = [(whole, "free"), (whole, "joined 0.1"), (whole, "shrunk 0.1"), (few, "shrunk 0.5")]
     panels = [panel for panel in dict.fromkeys(wanted) if panel[1] in ways(of(records, panel[0]))]
     figure = Figure(figsize=(3.1 * (len(panels) + 1), 3.8), layout="constrained")
     axes = figure.subplots(1, len(panels) + 1, sharey=True)

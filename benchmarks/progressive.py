@@ -43,7 +43,7 @@ class Workload:
         )
 
 
-LENET5 = Workload("lenet5", ("3", "7", "9"), 256, 2, 40)
+LENET5 = Workload("lenet5", ("3", "7", "9"), 256, 1, 100)
 RESNET = Workload("resnet10", ("layer*.0.downsample.0",), 64, 1, 20)
 
 
@@ -147,7 +147,7 @@ def cases(*, quick: bool = False) -> list[Case]:
     """All lines of the table, in their order."""
     counts = {LENET5: (1, 2) if quick else (1, 2, 3, 5, 10)} | ({} if quick else {RESNET: (2, 5)})
     lines = [
-        Line(load, t, 1 if quick else 3, kept)
+        Line(load, t, 3 if kept and not quick else 1, kept)
         for load, ts in counts.items()
         for kept in (True, False)
         for t in ts

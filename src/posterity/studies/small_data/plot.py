@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 
 from posterity.studies.declaration import Record
 from posterity.studies.priors import COLOURS, PRIORS
-from posterity.studies.small_data.reading import EXACT, OURS, PAIR, curve, paper_curve
+from posterity.studies.small_data.reading import EXACT, OURS, WARM_PAIR, curve, paper_curve
 
 PANELS = {
-    OURS: "factors shrunk by 30 %, τ = 0.1",
-    PAIR: "one pair, γ = τ = 1e-5 (dashed: the paper)",
-    EXACT: "exact sum, γ = τ = 1e-5",
-    "map": "the mode",
+    OURS: "factors shrunk by 30 %,\nτ = 0.1",
+    WARM_PAIR: "one pair, jitter 10 %, τ = 0.01\n(dashed: the paper, τ = 1e-5)",
+    EXACT: "exact sum,\nγ = τ = 1e-5",
+    "map": "the mode,\nno draws",
 }
 
 
@@ -27,14 +27,15 @@ def draw(records: Sequence[Record]) -> Figure:
             found = curve(records, kind, key)
             sizes = list(found)
             axis.plot(sizes, [m for m, _ in found.values()], marker="o", markersize=3, color=COLOURS[kind], label=name)
-            low, high = [m - h for m, h in found.values()], [m + h for m, h in found.values()]
+            low, high = [max(0, m - h) for m, h in found.values()], [min(100, m + h) for m, h in found.values()]
             axis.fill_between(sizes, low, high, color=COLOURS[kind], alpha=0.15, linewidth=0)
-            if key == PAIR:
+            if key == WARM_PAIR:
                 theirs = {n: a for n, a in paper_curve(kind).items() if n <= 1000}
                 axis.plot(list(theirs), list(theirs.values()), color=COLOURS[kind], linewidth=0.9, linestyle="--")
-        axis.set(xscale="log", title=title, xlabel="images per class", ylim=(0, 100))
+        axis.set(xscale="log", xlabel="images per class", ylim=(0, 100))
+        axis.set_title(title, fontsize=10)
         axis.grid(color="0.9")
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("accuracy in %")
-    axes[0].legend(frameon=False, fontsize=8)
+    axes[-1].legend(frameon=False, fontsize=8, loc="lower right")
     return figure

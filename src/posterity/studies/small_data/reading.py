@@ -15,14 +15,15 @@ Curve = Mapping[int, float]
 """Accuracy in per cent by images per class."""
 
 
-OURS, PAIR, EXACT = "shrunk 0.3 1e-05 0.1", "joined 0.1 1e-05 1e-05", "free 1e-05 1e-05"
+OURS, EXACT = "shrunk 0.3 1e-05 0.1", "free 1e-05 1e-05"
+PAIR, WARM_PAIR = "joined 0.1 1e-05 1e-05", "joined 0.1 1e-05 0.01"
 SETTINGS = {
     OURS: "factors shrunk by 30 %, τ = 0.1",
     "shrunk 0.3 1e-05 0.01": "factors shrunk by 30 %, τ = 1e-2",
     "shrunk 0.5 1e-05 0.1": "factors shrunk by half, τ = 0.1",
     "shrunk 0.1 1e-05 0.01": "factors shrunk by 10 %, τ = 1e-2",
     PAIR: "one pair, jitter 10 %, τ = 1e-5",
-    "joined 0.1 1e-05 0.01": "one pair, jitter 10 %, τ = 1e-2",
+    WARM_PAIR: "one pair, jitter 10 %, τ = 1e-2",
     EXACT: "exact sum, τ = 1e-5",
     "free 1e-05 1e-06": "exact sum, τ = 1e-6",
     "pinned 1e-05 0.001": "dead units left alone, τ = 1e-3",

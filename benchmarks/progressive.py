@@ -44,7 +44,7 @@ class Workload:
 
 
 LENET5 = Workload("lenet5", ("3", "7", "9"), 256, 1, 100)
-RESNET = Workload("resnet10", ("layer*.0.downsample.0",), 64, 1, 20)
+RESNET = Workload("resnet10", ("layer*.0.downsample.0",), 64, 1, 40)
 
 
 def learner(load: Workload, columns: int) -> BPNN:

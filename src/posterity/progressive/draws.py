@@ -16,6 +16,9 @@ DRAWS_AT_ONCE = 1 << 22
 """Weights (16 MB in float32) drawn in one go: one product a block for many draws."""
 MOST = 32
 
+Deviation = Callable[[int, torch.Generator], Tensor]
+"""n draws of a centred normal."""
+
 
 class Draws:
     """Draw number k of a Gaussian as parameters for `run_with`: a function of k and the seed alone.
@@ -29,7 +32,8 @@ class Draws:
         self.blocks = find_blocks(network, lambda name, module: name in gaussian.mean)
         self.like = next(network.parameters())
         self.mean = {name: mean.to(self.like) for name, mean in gaussian.mean.items()}
-        self.deviations = {name: _deviation(matrix, self.like) for name, matrix in gaussian.precision.items()}
+        self.precision = gaussian.precision
+        self.deviations: dict[str, Deviation] = {}
         self.chunk = max(1, min(MOST, DRAWS_AT_ONCE // gaussian.size))
         self.number = -1
         self.held: dict[str, Tensor] = {}
@@ -44,13 +48,19 @@ class Draws:
         number, place = divmod(step, self.chunk)
         if number != self.number:
             dice = torch.Generator().manual_seed((self.seed + number * 0x9E3779B97F4A7C15) % 2**63)
-            draws = {name: mean + self.deviations[name](self.chunk, dice) for name, mean in self.mean.items()}
+            draws = {name: mean + self._deviation(name)(self.chunk, dice) for name, mean in self.mean.items()}
             self.held = {n: drawn.to(self.like) for n, drawn in write_blocks(self.blocks, draws).items()}
             self.number = number
         return {name: values[place] for name, values in self.held.items()}
 
+    def _deviation(self, name: str) -> Deviation:
+        """Made when it is first asked for: a block that is never drawn need not be decomposed."""
+        if name not in self.deviations:
+            self.deviations[name] = _deviation(self.precision[name], self.like)
+        return self.deviations[name]
 
-def _deviation(precision: Matrix, like: Tensor) -> Callable[[int, torch.Generator], Tensor]:
+
+def _deviation(precision: Matrix, like: Tensor) -> Deviation:
     """n draws of the centred normal, in the precision of `like`: leftᵀ (Z/√values) right in the matrix's frame."""
 
     dtype, device = like.dtype, like.device  # as they are now: `like` may move

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from made import HEAD, LATERALS, bpnn, dice, network, pnn, task
+from made import HEAD, LATERALS, bpnn, dice, learned_prior, network, pnn, task
 from made import QUICK as FEW
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from posterity import BPNN, PNN, Task
+from posterity import BPNN, PNN, Scales, Task
 from posterity.errors import ChangedInput
 from posterity.laplace import train
 from posterity.progressive.draws import Draws
@@ -119,6 +119,15 @@ def test_earlier_columns_run_a_few_times_for_each_example_and_no_further_than_th
     assert first == before_last
     assert max(last) <= 3
     assert max(head) <= 3
+
+
+def test_without_laterals_earlier_columns_do_not_run() -> None:
+    learner = BPNN(network(), learned_prior(network()), [], HEAD, training=LONG, scaling=Scales())
+    learner.learn(task(0), progress=False)
+    calls: list[int] = []
+    counted(learner.learned[0].column.module, calls)
+    learner.learn(task(1), progress=False)
+    assert calls == []
 
 
 def test_a_backbone_runs_once_for_each_example() -> None:

@@ -47,7 +47,8 @@ class Network(nn.Module):
         self.laterals = nn.ModuleDict({str(past + j): c.laterals for j, c in enumerate(columns[past:])})
         # In tuples, which hide them from the module's parameters: they are constants here.
         self.backbone = () if backbone is None else (backbone.eval(),)
-        self.past = (_Past(columns[:past], paths).eval(),) if past else ()
+        # Without laterals nothing of them arrives here.
+        self.past = (_Past(columns[:past], paths).eval(),) if past and paths else ()
         self.memory: Memory | None = None
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=bool(past and draws))
 

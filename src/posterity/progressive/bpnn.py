@@ -24,7 +24,7 @@ from posterity.predictive import Prediction, predict
 from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
-from posterity.progressive.learner import Learner, seed_of
+from posterity.progressive.learner import Growing, seed_of
 from posterity.progressive.memory import POOL
 from posterity.progressive.metrics import gathered, judged
 from posterity.progressive.network import Network, _Past
@@ -61,15 +61,15 @@ class Learned:
         return float(self.posterior.kl(self.prior))
 
 
-class BPNN(Learner):
+class BPNN(Growing[Learned]):
     """A column for each task, with a learned prior for its layers and posteriors of earlier columns for its laterals.
 
     While a column learns, earlier ones are drawn from their posteriors, a draw for each batch; all are drawn when predicting.
     Only the new blocks have curvature, scales and a share in the KL divergence. A column starts at its prior's mean, or at the
-    model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone` and
-    `training` and `room` see `PNN`; batch statistics stay at the model's. Where there is room to keep what earlier columns hand
-    on, batches take their draws in turn from a pool of up to eight; without (`room=0`) no two batches see the same. With several
-    `temperatures` the one of least validation NLL is taken for the new blocks.
+    model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone`, `training` and `room` see `PNN`; batch
+    statistics stay at the model's. Where there is room to keep what earlier columns hand on, batches take their draws in turn
+    from a pool of up to eight; without (`room=0`) no two batches see the same. With several `temperatures` the one of least
+    validation NLL is taken for the new blocks.
     """
 
     def __init__(
@@ -94,32 +94,14 @@ class BPNN(Learner):
         self.estimator, self.scaling, self.temperatures = estimator or KFOC(), scaling, tuple(temperatures)
         self.head_precision, self.samples, self.backbone = head_precision, samples, backbone
         self.training, self.room, self.seed = dict(training or {}), room, seed
-        self.learned: tuple[Learned, ...] = ()
         # A prior that does not fit shows here, not after the first task has come.
         column_prior(self.prior, self.architecture, Column(model, nn.ModuleList()), [], head_precision)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(one.task for one in self.learned)
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        return {one.task: one.column.parameters for one in self.learned}
 
     @property
     def bytes(self) -> dict[str, int]:
         return {one.task: one.column.bytes + gaussian_bytes(one.posterior) for one in self.learned}
 
     # --- learning ----------------------------------------------------------------------------------
-
-    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Learned:
-        learned = self.draft(task, generator=generator, progress=progress)
-        self.adopt(learned)
-        return learned
-
-    def adopt(self, learned: Learned) -> None:
-        """Add a column that `draft` made."""
-        self.learned = (*self.learned, learned)
 
     def draft(
         self,

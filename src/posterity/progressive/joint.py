@@ -14,7 +14,7 @@ from posterity.errors import BadTargets
 from posterity.laplace import isotropic, train
 from posterity.predictive import Prediction
 from posterity.progressive.column import Architecture
-from posterity.progressive.learner import Learner, plain_prediction, seed_of
+from posterity.progressive.learner import ManyHeaded, plain_prediction, seed_of
 from posterity.progressive.metrics import gathered
 from posterity.progressive.task import Task
 
@@ -22,25 +22,14 @@ NEVER = -1e9
 """The logit of a class that another task's head has."""
 
 
-class Joint(Learner):
+class Joint(ManyHeaded):
     """One network with a head for each task, trained anew on the data of all tasks so far whenever one comes.
 
     No continual learner: it keeps all data. `precision` is that of an isotropic prior around zero, next to the summed NLL.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        head: str | None = None,
-        *,
-        precision: float = 1.0,
-        training: Mapping[str, Any] | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.architecture = Architecture.of(model, [], head)
-        self.precision, self.training, self.seed = precision, dict(training or {}), seed
-        self.seen: tuple[Task, ...] = ()
-        self.network: ManyHeads | None = None
+    seen: tuple[Task, ...] = ()
+    network: ManyHeads | None = None
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from posterity.errors import RepeatedTask, UnknownTask
 from posterity.predictive import Prediction
 from posterity.predictive.predict import _batches
 from posterity.predictive.prediction import from_outputs
+from posterity.progressive.column import Architecture, Column
 from posterity.progressive.task import Task
 
 
@@ -57,6 +58,66 @@ class Learner(ABC):
         task.check()
         if task.name in self.tasks:
             raise RepeatedTask(f'task "{task.name}" has been learned already: give the new one another name.')
+
+
+@runtime_checkable
+class Grown(Protocol):
+    """A task that has a column."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def column(self) -> Column: ...
+
+
+G = TypeVar("G", bound=Grown)
+
+
+class Growing(Learner, Generic[G]):
+    """A learner with a column for each task."""
+
+    learned: tuple[G, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(one.task for one in self.learned)
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {one.task: one.column.parameters for one in self.learned}
+
+    @abstractmethod
+    def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> G:
+        """Learn a column without adding it: several can be tried, and `adopt` takes one."""
+
+    def adopt(self, one: G) -> None:
+        """Add a column that `draft` made."""
+        self.learned = (*self.learned, one)
+
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> G:
+        one = self.draft(task, generator=generator, progress=progress)
+        self.adopt(one)
+        return one
+
+
+class ManyHeaded(Learner):
+    """A learner with one network for all tasks, and a head for each.
+
+    `precision` is that of an isotropic prior around zero, next to the summed NLL.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        head: str | None = None,
+        *,
+        precision: float = 1.0,
+        training: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.architecture = Architecture.of(model, [], head)
+        self.precision, self.training, self.seed = precision, dict(training or {}), seed
 
 
 def seed_of(seed: int, number: int, generator: torch.Generator | None) -> int:

@@ -17,8 +17,7 @@ from posterity.curvature import KFAC, Diagonal, Estimator, Likelihood, estimate
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic, train, update
 from posterity.predictive import Prediction
-from posterity.progressive.column import Architecture
-from posterity.progressive.learner import Learner, plain_prediction, seed_of
+from posterity.progressive.learner import ManyHeaded, plain_prediction, seed_of
 from posterity.progressive.size import gaussian_bytes
 from posterity.progressive.task import Task
 
@@ -33,24 +32,13 @@ class State:
     belief: Gaussian | None = None
 
 
-class OneNetwork(Learner):
+class OneNetwork(ManyHeaded):
     """Trains the same weights on task after task. What holds them back is the subclass's to say.
 
     `precision` is that of an isotropic prior around zero, next to the summed NLL, of the first task and of every head.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        head: str | None = None,
-        *,
-        precision: float = 1.0,
-        training: Mapping[str, Any] | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.architecture = Architecture.of(model, [], head)
-        self.precision, self.training, self.seed = precision, dict(training or {}), seed
-        self.state: State | None = None
+    state: State | None = None
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from posterity.laplace import History, isotropic
 from posterity.laplace.source import Source
 from posterity.predictive import Prediction
 from posterity.progressive.column import Architecture, Column
-from posterity.progressive.learner import Learner, plain_prediction, seed_of
+from posterity.progressive.learner import Growing, plain_prediction, seed_of
 from posterity.progressive.network import Network
 from posterity.progressive.task import Task
 from posterity.progressive.training import ROOM, train_column
@@ -30,7 +30,7 @@ class Trained:
     history: History
 
 
-class PNN(Learner):
+class PNN(Growing[Trained]):
     """A new column for each task, with lateral connections from all earlier ones, which stay as they are.
 
     `model` is the architecture of a column and its initial weights; `laterals` names the layers where earlier columns lead in
@@ -60,15 +60,6 @@ class PNN(Learner):
         self.architecture = Architecture.of(model, laterals, head)
         self.weight_decay, self.dropout_draws, self.backbone = weight_decay, dropout_draws, backbone
         self.training, self.room, self.seed = dict(training or {}), room, seed
-        self.learned: tuple[Trained, ...] = ()
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(column.task for column in self.learned)
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        return {one.task: one.column.parameters for one in self.learned}
 
     @property
     def bytes(self) -> dict[str, int]:
@@ -80,7 +71,6 @@ class PNN(Learner):
         return Network(columns, self.architecture.laterals, backbone=self.backbone).eval()
 
     def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
-        """Learn a column without adding it: several can be tried, and `adopt` takes one."""
         self._accept(task)
         earlier = [one.column for one in self.learned]
         seed = seed_of(self.seed, len(earlier), generator)
@@ -94,15 +84,6 @@ class PNN(Learner):
         history = train_column(network, task, prior, self.room, seed, options)
         network.eval()
         return Trained(task.name, task.likelihood, column, history)
-
-    def adopt(self, trained: Trained) -> None:
-        """Add a column that `draft` made."""
-        self.learned = (*self.learned, trained)
-
-    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
-        trained = self.draft(task, generator=generator, progress=progress)
-        self.adopt(trained)
-        return trained
 
     def predict(
         self, x: Tensor | Mapping[str, Any], task: str, *, generator: torch.Generator | None = None

@@ -26,8 +26,9 @@ def train_column(
     data, options = task.train, dict(options)
     if options.get("device") is not None:
         network.to(options["device"])
-    # Every draw of the pool runs once for all examples, which takes epochs to pay off.
-    if room and not options.get("augment") and options.get("epochs", 100) > POOL:
+    # Every draw of the pool runs once for all examples, which takes epochs to pay off; weights that are not drawn, only one.
+    worth = options.get("epochs", 100) > (1 if network.draws is None else POOL)
+    if room and worth and not options.get("augment"):
         data, options["validation"] = _remembered(network, data, options.get("validation"), room)
     try:
         with torch.random.fork_rng(devices=[]):

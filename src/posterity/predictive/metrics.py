@@ -1,4 +1,7 @@
-"""How good predictions are: torchmetrics where it has the measure, and the few it has not."""
+"""How good predictions are: torchmetrics where it has the measure, and the few it has not.
+
+torchmetrics is imported where it is used: loading it takes as long as the rest of the package.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torchmetrics.functional.classification import binary_auroc, multiclass_accuracy, multiclass_calibration_error
 
 BINS = 15
 
@@ -29,6 +31,8 @@ class Scores:
 
 def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Scores:
     """All measures of probabilities against labels."""
+    from torchmetrics.functional.classification import binary_auroc, multiclass_accuracy, multiclass_calibration_error
+
     classes, targets = probs.shape[-1], targets.long()
     # An average of probabilities may exceed one by rounding, which torchmetrics would take for logits.
     probs = probs.clamp(0, 1)
@@ -48,6 +52,8 @@ def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Score
 
 def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
     """How well an uncertainty (entropy, 1 − max p) tells foreign inputs from familiar ones: 0.5 is chance, 1 perfect."""
+    from torchmetrics.functional.classification import binary_auroc
+
     scores = torch.cat((inside, outside))
     foreign = torch.cat((torch.zeros_like(inside), torch.ones_like(outside))).long()
     # Ranks instead of values: torchmetrics squashes scores outside [0, 1] by a sigmoid, which makes ties.

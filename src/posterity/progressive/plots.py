@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from posterity.progressive.metrics import Continual
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def draw_matrix(found: Continual, title: str = "") -> Figure:
     """R[i][j] as a picture with its numbers: rows are times, columns tasks."""
+    from matplotlib.figure import Figure
+
     r = np.array(found.accuracies())
     figure = Figure(figsize=(1.6 + 0.9 * len(r), 1.2 + 0.6 * len(r)), layout="constrained")
     axis = figure.subplots()
@@ -27,6 +32,8 @@ def draw_matrix(found: Continual, title: str = "") -> Figure:
 
 def draw_courses(learners: Mapping[str, Sequence[Continual]]) -> Figure:
     """Left: mean accuracy over the tasks so far, as they come. Right: parameters so far. One line a learner, runs as a band."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     for name, runs in learners.items():

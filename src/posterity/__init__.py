@@ -24,7 +24,7 @@ from posterity.curvature import (
 )
 from posterity.errors import PosterityError
 from posterity.gaussian import Card, Gaussian, load
-from posterity.laplace import Fit, History, Scales, isotropic, learn, log_evidence, train, tune_strength, update
+from posterity.laplace import History, Scales, isotropic, log_evidence, train, tune_strength, update
 from posterity.pacbayes import (
     Certificate,
     Tuned,
@@ -33,12 +33,12 @@ from posterity.pacbayes import (
     optimise,
     recursive,
     sample_then_evaluate,
-    split_prior,
     tune,
 )
 from posterity.predictive import Prediction, Scores, ood_auroc, predict, reliability, score, selective_accuracy
 from posterity.progressive import BPNN, PNN, Stream, Task
 from posterity.version import __version__
+from posterity.workflow import Fit, learn, split_prior
 
 __all__ = [
     "BPNN",

@@ -151,10 +151,6 @@ class InfiniteDivergence(NoCertificate):
     """Posterior and prior are infinitely far apart, or their divergence cannot be computed."""
 
 
-class AveragedPredictor(NoCertificate):
-    """A bound on single draws of the weights says nothing of the average over draws."""
-
-
 class UnknownNetwork(PosterityError):
     """A network was named that cannot be found or built."""
 

@@ -12,10 +12,8 @@ from torch import nn
 
 import posterity as pt
 from posterity.errors import (
-    AveragedPredictor,
     BadAudit,
     InfiniteDivergence,
-    NoCertificate,
     Overlap,
     UndeclaredChoice,
     Unfrozen,
@@ -137,13 +135,6 @@ def test_an_infinite_divergence_is_no_certificate(learned):
     far = replace(prior, mean={name: m + math.inf for name, m in prior.mean.items()})
     with pytest.raises(InfiniteDivergence, match="block"):
         pt.certify(model, far, prior, blobs(50, 8), progress=False)
-
-
-def test_the_averaged_predictor_gets_no_certificate(learned):
-    model, prior = learned
-    with pytest.raises(AveragedPredictor, match="twice as large"):
-        pt.certify(model, prior, prior, blobs(50, 9), predictor="averaged", progress=False)
-    assert issubclass(AveragedPredictor, NoCertificate)
 
 
 def test_records_are_read_back_and_tampering_is_caught(learned, tmp_path):

@@ -91,10 +91,6 @@ class JointEigen(Valued):
         """β · self + α · reference, exactly."""
         return replace(self, values=per_matrix(beta) * self.values + per_matrix(alpha))
 
-    def reference(self) -> JointEigen:
-        """The term that is the identity in this basis."""
-        return replace(self, values=torch.ones_like(self.values))
-
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         v = self._fits(v)
         a, b = self.left.matrix.to(v.dtype), self.right.matrix.to(v.dtype)

@@ -2,7 +2,17 @@
 
 from posterity.blocks.base import Layer, Moment
 from posterity.blocks.capture import Call, Recorder
-from posterity.blocks.network import Block, Selection, find_blocks, read_blocks, run_with, watched, write_blocks
+from posterity.blocks.network import (
+    Block,
+    Selection,
+    find_blocks,
+    has_matrix_form,
+    named,
+    read_blocks,
+    run_with,
+    watched,
+    write_blocks,
+)
 
 __all__ = [
     "Block",
@@ -12,6 +22,8 @@ __all__ = [
     "Recorder",
     "Selection",
     "find_blocks",
+    "has_matrix_form",
+    "named",
     "read_blocks",
     "run_with",
     "watched",

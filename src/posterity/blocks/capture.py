@@ -49,7 +49,7 @@ class Recorder:
         a = a.detach()
         a = layer.by_example(accumulating(a) if a.is_floating_point() else a, self.examples, name)
         self.on_input(name, a)
-        call = Call(a if self.keep_inputs else None, version=_version(a))
+        call = Call(a if self.keep_inputs else None, version=version_of(a))
         self.calls.setdefault(name, []).append(call)
 
         def arrived(s: Tensor) -> None:
@@ -64,7 +64,7 @@ class Recorder:
     def backward(self, outputs: Tensor, residual: Tensor, again: bool) -> None:
         """Send `residual` back through the network. `again` keeps the graph for another one."""
         if changed := [
-            n for n, cs in self.calls.items() if any(c.a is not None and _version(c.a) != c.version for c in cs)
+            n for n, cs in self.calls.items() if any(c.a is not None and version_of(c.a) != c.version for c in cs)
         ]:
             raise ChangedInput(
                 f"the inputs of {changed} were changed in place after the layers had read them (as by x += layer(x)): "
@@ -87,7 +87,7 @@ class Recorder:
             call.s = None
 
 
-def _version(a: Tensor) -> int:
+def version_of(a: Tensor) -> int:
     """Inference tensors keep no count, and cannot be changed where gradients are taken."""
     return 0 if a.is_inference() else a._version
 

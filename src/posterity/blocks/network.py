@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -53,6 +53,16 @@ class Block:
     @property
     def shape(self) -> tuple[int, int]:
         return self.layer.out, self.layer.inp
+
+
+def named(names: Container[str]) -> Callable[[str, nn.Module], bool]:
+    """A rule that selects blocks by name: `find_blocks(model, named(gaussian.mean))`. No character is a pattern here."""
+    return lambda block, module: block in names
+
+
+def has_matrix_form(module: nn.Module) -> bool:
+    """Whether a module is of a kind whose weight and bias become one matrix."""
+    return _builder(module) is not None
 
 
 def find_blocks(model: nn.Module, select: Selection = None) -> dict[str, Block]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -108,7 +108,7 @@ def batches(data: Data, batch_size: int, workers: Workers | None = None) -> Iter
     """
     workers = workers or Workers.here()
     for index, raw in enumerate(_raw(data, batch_size)):
-        if _dealt_already(data) or index % workers.size == workers.rank:
+        if is_sharded(data) or index % workers.size == workers.rank:
             batch = Batch.of(raw, index)
             if batch.count:
                 yield batch
@@ -116,8 +116,8 @@ def batches(data: Data, batch_size: int, workers: Workers | None = None) -> Iter
 
 def batch_count(data: Data, batch_size: int) -> int | None:
     """How many batches there are, where that can be told."""
-    if _is_pair(data):
-        return -(-len(data[0]) // batch_size)  # type: ignore[index]
+    if is_pair(data):
+        return -(-len(data[0]) // batch_size)
     length = _length(data)
     if length is not None and isinstance(data, Dataset):
         return -(-length // batch_size)
@@ -126,8 +126,8 @@ def batch_count(data: Data, batch_size: int) -> int | None:
 
 def check_data(data: Data) -> None:
     """Refuse what can be seen to be wrong before anything runs."""
-    if _is_pair(data):
-        x, y = data  # type: ignore[misc]
+    if is_pair(data):
+        x, y = data
         if len(x) != len(y):
             raise BadData(f"there are {len(x)} inputs and {len(y)} targets: they must pair up.")
         if not len(x):
@@ -141,8 +141,8 @@ def check_data(data: Data) -> None:
 
 
 def _raw(data: Data, batch_size: int) -> Iterable[Any]:
-    if _is_pair(data):
-        x, y = data  # type: ignore[misc]
+    if is_pair(data):
+        x, y = data
         return ((x[i : i + batch_size], y[i : i + batch_size]) for i in range(0, len(x), batch_size))
     if isinstance(data, DataLoader):
         return data
@@ -151,7 +151,8 @@ def _raw(data: Data, batch_size: int) -> Iterable[Any]:
     return data
 
 
-def _is_pair(data: Data) -> bool:
+def is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:
+    """Whether data is two tensors: inputs and targets."""
     return isinstance(data, (tuple, list)) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
 
 
@@ -163,6 +164,7 @@ def _length(data: Data) -> int | None:
         return None
 
 
-def _dealt_already(data: Data) -> bool:
+def is_sharded(data: Data) -> bool:
+    """Whether a loader deals out the data among workers by itself."""
     samplers = (getattr(data, "sampler", None), getattr(getattr(data, "batch_sampler", None), "sampler", None))
     return isinstance(data, DataLoader) and any(isinstance(s, DistributedSampler) for s in samplers)

@@ -58,6 +58,14 @@ class Gaussian:
         """How many parameters it speaks of."""
         return sum(matrix.size for matrix in self.precision.values())
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its means and precisions, as a file would hold them."""
+        tensors = [*self.mean.values()]
+        for matrix in self.precision.values():
+            tensors += take_apart(matrix)[1].values()
+        return sum(tensor.nbytes for tensor in tensors)
+
     def sample(
         self, n: int, *, generator: torch.Generator | None = None, dtype: torch.dtype | None = None
     ) -> dict[str, Float[Tensor, "n out inp"]]:
@@ -83,7 +91,7 @@ class Gaussian:
 
     def quadratic(self, point: Mapping[str, Tensor]) -> Float[Tensor, ""]:
         """(point − mean)ᵀ · precision · (point − mean), summed over blocks, in float64."""
-        self._covers(point)
+        self.check_point(point)
         deviations = ((name, point[name].detach().double() - self.mean[name].double()) for name in self.blocks)
         return torch.stack([self.precision[name].quadratic(d).double() for name, d in deviations]).sum()
 
@@ -103,8 +111,8 @@ class Gaussian:
 
         ½ [tr(P Q⁻¹) − n + log det Q − log det P + <D, P D>], Q this precision, P the other's, D the difference of means.
         """
-        other._covers(self.mean)
-        self._covers(other.mean)
+        other.check_point(self.mean)
+        self.check_point(other.mean)
         result = {}
         for name in self.blocks:
             q, p = self.precision[name], other.precision[name]
@@ -197,7 +205,8 @@ class Gaussian:
         if unknown := [name for name in blocks if name not in self.mean]:
             raise BlockMismatch(f"there are no blocks {unknown} here: the blocks are {list(self.blocks)}.")
 
-    def _covers(self, point: Mapping[str, Tensor]) -> None:
+    def check_point(self, point: Mapping[str, Tensor]) -> None:
+        """`BlockMismatch` unless the point has a matrix of the right shape for every block."""
         if missing := [name for name in self.blocks if name not in point]:
             raise BlockMismatch(f"blocks {missing} are missing in the point given: it has {list(point)}.")
         for name in self.blocks:

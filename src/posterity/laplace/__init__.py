@@ -2,19 +2,16 @@
 
 from posterity.laplace.evidence import log_evidence, relative_spectrum, tune_strength
 from posterity.laplace.isotropic import fitted, isotropic
-from posterity.laplace.learn import Fit, learn
 from posterity.laplace.scales import Scales
 from posterity.laplace.train import Epoch, History, train
 from posterity.laplace.update import update
 
 __all__ = [
     "Epoch",
-    "Fit",
     "History",
     "Scales",
     "fitted",
     "isotropic",
-    "learn",
     "log_evidence",
     "relative_spectrum",
     "train",

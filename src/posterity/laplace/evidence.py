@@ -22,7 +22,7 @@ from posterity.curvature import Curvature
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
 from posterity.laplace.scales import Scales
-from posterity.laplace.update import _means, _of
+from posterity.laplace.update import block_curvature, block_means
 
 
 def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
@@ -63,11 +63,11 @@ def log_evidence(
 ) -> float:
     """The Laplace approximation of ln p(data) in nats, with the prior's precision scaled by α."""
     scales = scales or Scales()
-    mean = _means(prior, model)
+    mean = block_means(prior, model)
     total = -curvature.nll
     for name in prior.blocks:
         alpha, beta, _ = scales.of(name)
-        values = relative_spectrum(prior.precision[name], _of(curvature, prior, name))
+        values = relative_spectrum(prior.precision[name], block_curvature(curvature, prior, name))
         shift = mean[name].double() - prior.mean[name].double()
         quadratic = float(prior.precision[name].quadratic(shift))
         total += 0.5 * (
@@ -78,10 +78,10 @@ def log_evidence(
 
 def tune_strength(prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature) -> Scales:
     """The α shared by all blocks that maximises the evidence: a one-dimensional search in the joint eigenbasis."""
-    mean = _means(prior, model)
+    mean = block_means(prior, model)
     spectra, quadratic = [], 0.0
     for name in prior.blocks:
-        spectra.append(relative_spectrum(prior.precision[name], _of(curvature, prior, name)).flatten())
+        spectra.append(relative_spectrum(prior.precision[name], block_curvature(curvature, prior, name)).flatten())
         quadratic += float(prior.precision[name].quadratic(mean[name].double() - prior.mean[name].double()))
     values = torch.cat(spectra)
 

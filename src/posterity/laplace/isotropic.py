@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from posterity.algebra import scaled_identity
-from posterity.blocks import Block, Selection, find_blocks, read_blocks
+from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Card, Gaussian
 from posterity.laplace.frozen import frozen_fingerprint
@@ -61,7 +61,7 @@ def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Ga
     head = _head(model)
     known_names = [name for name in prior.blocks if name in names or name.rpartition(".")[0] in names]
     try:
-        found = find_blocks(model, [*map(_literally, known_names), *([_literally(head)] if head else [])])
+        found = find_blocks(model, named([*known_names, *([head] if head else [])]))
     except NoBlocks:
         found = {}
     mean, precision = {}, {}
@@ -74,7 +74,7 @@ def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Ga
             mean[name] = torch.zeros(block.shape, dtype=next(model.parameters()).dtype)
             precision[name] = scaled_identity(head_precision, block.shape)
         else:
-            raise BlockMismatch(_difference(name, block, known))
+            raise BlockMismatch(mismatch(name, block, known))
     if extra := [name for name in prior.blocks if name not in found]:
         raise BlockMismatch(
             f"the prior has blocks {extra} that the model has not (its blocks are {list(found)}): "
@@ -91,12 +91,8 @@ def _head(model: nn.Module) -> str | None:
     return linear[-1] if linear else None
 
 
-def _literally(name: str) -> Callable[[str, nn.Module], bool]:
-    """A rule for one name, whatever characters are in it."""
-    return lambda block, module: block == name
-
-
-def _difference(name: str, block: Block, known: tuple[int, int] | None) -> str:
+def mismatch(name: str, block: Block, known: tuple[int, int] | None) -> str:
+    """How a model's block differs from the prior's, and what to do about it: the text of an error."""
     if known is None:
         return f'block "{name}" of the model has no counterpart in the prior: refit the prior on this architecture.'
     text = f'block "{name}" is {known[0]}×{known[1]} in the prior and {block.shape[0]}×{block.shape[1]} in the model'

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sized
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -20,7 +19,7 @@ from torch.utils.data import (
 )
 
 from posterity.curvature import Data
-from posterity.curvature.batches import Batch, _dealt_already
+from posterity.curvature.batches import Batch, is_pair, is_sharded
 from posterity.errors import BadData, NoData
 
 
@@ -31,7 +30,7 @@ def split(data: Data, validation: float | Data | None, generator: torch.Generato
     if not 0 <= validation < 1:
         raise ValueError(f"a validation share lies between 0 and 1, not {validation}")
     indexed = data.dataset if isinstance(data, DataLoader) else data
-    pair = _is_pair(indexed)
+    pair = is_pair(indexed)
     if not pair and not (_has_length(indexed) and not isinstance(indexed, IterableDataset)):
         raise BadData(
             "a share for validation can be taken from tensors and datasets with a length: pass validation data instead."
@@ -65,10 +64,6 @@ def split(data: Data, validation: float | Data | None, generator: torch.Generato
     return training, DataLoader(parts[1], **rest)
 
 
-def _is_pair(data: Any) -> bool:
-    return isinstance(data, (tuple, list)) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
-
-
 def _has_length(data: Any) -> bool:
     return isinstance(data, Dataset) and hasattr(data, "__len__")
 
@@ -89,11 +84,11 @@ class Source:
     def __init__(self, data: Data, batch_size: int, shuffle: torch.Generator | None) -> None:
         self.data, self.batch_size, self.shuffle = data, batch_size, shuffle
         self.number = 0
-        self.pair = _is_pair(data)
+        self.pair = is_pair(data)
         if not self.pair and isinstance(data, Dataset):
             ordered = shuffle is None or isinstance(data, IterableDataset)
             self.data = DataLoader(data, batch_size=batch_size, shuffle=not ordered, generator=shuffle)
-        self.dealt = _dealt_already(self.data)
+        self.dealt = is_sharded(self.data)
         self.count = self._count()
 
     @property

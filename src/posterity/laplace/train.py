@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
-from posterity.blocks import find_blocks
+from posterity.blocks import find_blocks, named
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, check_data
@@ -258,7 +258,7 @@ class Pull:
     def __init__(self, prior: Gaussian, model: nn.Module) -> None:
         like = next(model.parameters())
         self.prior = prior.to(like.device, like.dtype)
-        self.blocks = find_blocks(model, lambda name, module: name in prior.mean)
+        self.blocks = find_blocks(model, named(prior.mean))
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
 
     def __call__(self) -> Tensor:

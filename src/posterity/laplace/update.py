@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.algebra import JointEigen, Kronecker, KroneckerSum, Matrix, nearest, relative_error
-from posterity.blocks import find_blocks, read_blocks
+from posterity.blocks import find_blocks, named, read_blocks
 from posterity.curvature import Curvature
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Gaussian
@@ -27,12 +27,12 @@ def update(
     relative error of that: the two curvatures, where the prior is γ·identity plus a pair; else the prior's own two terms.
     """
     scales = scales or Scales()
-    mean = _means(prior, model)
+    mean = block_means(prior, model)
     precision: dict[str, Matrix] = {}
     errors: dict[str, float | None] = {}
     for name in prior.blocks:
         alpha, beta, temperature = scales.of(name)
-        old, new = prior.precision[name], _of(curvature, prior, name).to(dtype=torch.float64)
+        old, new = prior.precision[name], block_curvature(curvature, prior, name).to(dtype=torch.float64)
         old, new = old * (alpha / temperature), new * (beta / temperature)
         precision[name], errors[name] = _two_terms(old, new) if beta else (old, None)
     card = replace(
@@ -61,21 +61,22 @@ def _two_terms(old: Matrix, new: Matrix) -> tuple[Matrix, float | None]:
     return KroneckerSum([*kept, pair] if kept else [pair, new]), float(relative_error(joined, pair))
 
 
-def _means(prior: Gaussian, model: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
+def block_means(prior: Gaussian, model: nn.Module | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The present weights of the prior's blocks, from the network or from matrices that must fit."""
     if isinstance(model, nn.Module):
         try:
-            matrices = read_blocks(model, find_blocks(model, lambda name, module: name in prior.mean))
+            matrices = read_blocks(model, find_blocks(model, named(prior.mean)))
         except NoBlocks as error:
             raise BlockMismatch(
                 f"the network has none of the Gaussian's blocks {list(prior.blocks)}: {error}"
             ) from error
     else:
         matrices = dict(model)
-    prior._covers(matrices)
+    prior.check_point(matrices)
     return {name: matrices[name].detach() for name in prior.blocks}
 
 
-def _of(curvature: Curvature, prior: Gaussian, name: str) -> Matrix:
+def block_curvature(curvature: Curvature, prior: Gaussian, name: str) -> Matrix:
     """A block's curvature, which must be there and fit the prior's."""
     if name not in curvature.blocks:
         raise BlockMismatch(

@@ -19,8 +19,7 @@ from posterity.pacbayes.optimise import optimise
 from posterity.pacbayes.projection import Catoni, McAllester
 from posterity.pacbayes.recursive import recursive
 from posterity.pacbayes.risk import Landscape
-from posterity.pacbayes.split_prior import Refined, split_prior
-from posterity.pacbayes.tune import OneNumber, PerLayer, Tuned, one_number, per_layer, tune
+from posterity.pacbayes.tune import PerLayer, Tuned, one_number, per_layer, tune
 
 __all__ = [
     "Catoni",
@@ -28,9 +27,7 @@ __all__ = [
     "Holdout",
     "Landscape",
     "McAllester",
-    "OneNumber",
     "PerLayer",
-    "Refined",
     "Tuned",
     "binary_kl",
     "catoni",
@@ -48,6 +45,5 @@ __all__ = [
     "quadratic",
     "recursive",
     "sample_then_evaluate",
-    "split_prior",
     "tune",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from posterity.blocks import Block, write_blocks
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.hashes import data_fingerprint, example_hashes
-from posterity.errors import AveragedPredictor, InfiniteDivergence
+from posterity.errors import InfiniteDivergence
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certificate import Certificate, Holdout
@@ -32,7 +31,6 @@ def certify(
     confidence: float = 0.95,
     likelihood: Likelihood | None = None,
     *,
-    predictor: Literal["gibbs", "averaged"] = "gibbs",
     passes: int = 10,
     grid: int = 1,
     trust_prior: bool = False,
@@ -44,13 +42,9 @@ def certify(
 
     The posterior may depend on the examples in any way. The prior may not: unless it was chosen among `grid` priors that were
     declared before. `passes` independent draws of the weights for every example estimate the Gibbs error, which is then
-    taken from above. The model is the network's architecture; its own weights do not matter.
+    taken from above. The bound is on the mean error of single draws; the average over draws is another predictor, whose error
+    can be up to twice as large. The model is the network's architecture; its own weights do not matter.
     """
-    if predictor != "gibbs":
-        raise AveragedPredictor(
-            "a PAC-Bayes bound is on the mean error of single draws. The average over draws is another predictor, whose "
-            "error can be up to twice as large: ask for the Gibbs predictor, or test the average on held-out data."
-        )
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
     if grid < 1 or passes < 1:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
-from posterity.blocks import find_blocks
+from posterity.blocks import find_blocks, named
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, batches
@@ -49,7 +49,7 @@ def gibbs_risk(
     drawn per example are drawn as a whole for each batch: then a batch is one replicate, and there are fewer of them.
     """
     likelihood = likelihood or Categorical()
-    blocks = find_blocks(model, lambda name, module: name in posterior.mean)
+    blocks = find_blocks(model, named(posterior.mean))
     like = next(model.parameters())
     spreads = {name: Spread.of(posterior.mean[name], posterior.precision[name]).to(like) for name in blocks}
     drawn = DrawnNetwork(model, blocks, spreads)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import Basis, JointEigen
 from posterity.bars import bar
-from posterity.blocks import find_blocks
+from posterity.blocks import find_blocks, named
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import NotFinite
@@ -49,7 +49,7 @@ def optimise(
     """
     likelihood = likelihood or Categorical()
     like = next(model.parameters())
-    blocks = find_blocks(model, lambda name, module: name in posterior.mean)
+    blocks = find_blocks(model, named(posterior.mean))
     free = {name: _Free(posterior, prior, name, like) for name in blocks}
     source = Source(data, batch_size, generator or torch.Generator().manual_seed(torch.seed() % 2**62))
     n, steps = source.count, epochs * math.ceil(source.count / batch_size)

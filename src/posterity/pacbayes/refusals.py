@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from posterity.blocks import Block, find_blocks
+from posterity.blocks import Block, find_blocks, named
 from posterity.curvature.hashes import Hashes, data_fingerprint, overlap
 from posterity.errors import BlockMismatch, Overlap, UndeclaredChoice, Unfrozen, UnknownPast
 from posterity.gaussian import Gaussian
@@ -18,7 +18,7 @@ def checked(
     if posterior.blocks != prior.blocks:
         odd = sorted(set(posterior.blocks) ^ set(prior.blocks))
         raise BlockMismatch(f"posterior and prior speak of different blocks ({odd}): both must speak of the same.")
-    blocks = find_blocks(model, lambda name, module: name in posterior.mean)
+    blocks = find_blocks(model, named(posterior.mean))
     return blocks, (
         _unseen(prior, hashes, trust),
         _nothing_else(model, blocks, prior, trust),

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks
+from posterity.blocks import find_blocks, named
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Data, GaussianNoise
 from posterity.curvature.hashes import data_fingerprint, example_hashes
@@ -137,7 +137,7 @@ def certify_clipped(
     kl, n = sum(divergence(posterior, prior).values()), len(hashes)
     drawn = DrawnNetwork(
         model,
-        find_blocks(model, lambda name, module: name in posterior.mean),
+        find_blocks(model, named(posterior.mean)),
         {name: Spread.of(posterior.mean[name], posterior.precision[name]).to(like) for name in blocks},
     )
     total, likelihood = 0.0, GaussianNoise(1.0)

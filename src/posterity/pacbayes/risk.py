@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from posterity.curvature import Curvature
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, relative_spectrum
-from posterity.laplace.update import _means
+from posterity.laplace.update import block_means
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Landscape:
     @classmethod
     def of(cls, prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature) -> Landscape:
         """The prior must be one pair (or identity) a block: `prior.compress()` makes it so."""
-        mean = _means(prior, model)
+        mean = block_means(prior, model)
         spectra, quadratics = {}, {}
         for name in prior.blocks:
             spectra[name] = relative_spectrum(prior.precision[name], curvature[name]).flatten()

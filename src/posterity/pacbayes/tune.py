@@ -33,11 +33,6 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class OneNumber:
-    """The optimum over all covariances: α = τ = 1 and one β, by a one-dimensional search."""
-
-
-@dataclass(frozen=True)
 class PerLayer:
     """The published search: Adam over the logarithms of α, β, τ of every block. `free` names those that may change.
 
@@ -60,13 +55,13 @@ def tune(
     curvature: Curvature,
     bound: BoundName | Literal["evidence"] = "catoni",
     delta: float = 0.1,
-    search: OneNumber | PerLayer | None = None,
+    search: PerLayer | None = None,
 ) -> Tuned:
     """The scales of least bound estimate, without data: for a target's posterior, or for a source prior on its own data.
 
     For any objective that grows with risk and KL the best covariance is that of some shared β: in coordinates where the
     prior is the identity, w·E·s + s − ln s is least at s = 1/(1 + wE) for each direction, and w is the same for all. So
-    `OneNumber` is the default, and `PerLayer` the published search, which never finds better. "evidence" maximises the
+    one number is searched for; `PerLayer` is the published search, which never finds better. "evidence" maximises the
     marginal likelihood over the prior's strength instead; the bound told with it is Catoni's.
     """
     prior = prior if prior.is_compressed else prior.compress()

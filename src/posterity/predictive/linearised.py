@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posterity.algebra import Matrix
-from posterity.blocks import Block, Call, Recorder, find_blocks, watched, write_blocks
+from posterity.blocks import Block, Call, Recorder, find_blocks, named, watched, write_blocks
 from posterity.curvature import Bernoulli, GaussianNoise, Likelihood
 from posterity.curvature.base import positions, rows
 from posterity.curvature.batches import Batch
@@ -57,7 +57,7 @@ def output_moments(
     model: nn.Module, gaussian: Gaussian, batch: Batch
 ) -> tuple[Tensor, Float[Tensor, "n outputs outputs"]]:
     """A batch's outputs at the mean of the weights, and their covariance (float64, outputs flattened)."""
-    blocks = find_blocks(model, lambda name, module: name in gaussian.mean)
+    blocks = find_blocks(model, named(gaussian.mean))
     like = next(model.parameters())
     weights = {name: p.detach() for name, p in model.named_parameters()} | {
         n: b.detach().clone() for n, b in model.named_buffers()

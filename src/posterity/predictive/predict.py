@@ -44,7 +44,7 @@ def predict(
         raise ValueError(f"samples is at least 1, not {samples}")
     if link not in ("probit", "sampled"):
         raise ValueError(f'link is "probit" or "sampled", not "{link}"')
-    inputs = _batches(x, batch_size, next(model.parameters()).device)
+    inputs = input_batches(x, batch_size, next(model.parameters()).device)
     with evaluating(model):
         likelihood = likelihood or Categorical()
         if method == "sampled":
@@ -54,7 +54,7 @@ def predict(
         raise ValueError(f'method is "sampled" or "linearised", not "{method}"')
 
 
-def _batches(x: Tensor | Mapping[str, Any], batch_size: int, device: torch.device) -> list[Batch]:
+def input_batches(x: Tensor | Mapping[str, Any], batch_size: int, device: torch.device) -> list[Batch]:
     """Inputs alone as batches; the targets are stand-ins that tell how many there are."""
     if isinstance(x, Tensor):
         pieces: list[tuple[tuple[Tensor, ...], dict[str, Any], int]] = [((p,), {}, len(p)) for p in x.split(batch_size)]

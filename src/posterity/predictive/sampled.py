@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, run_with, write_blocks
+from posterity.blocks import find_blocks, named, run_with, write_blocks
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian
@@ -29,7 +29,7 @@ def sampled(
     Draws are taken many at a time (one product a block) and run one after the other: on a processor a batch of images
     through one set of weights keeps the convolutions fast, which a vmap over weights does not.
     """
-    blocks = find_blocks(model, lambda name, module: name in gaussian.mean)
+    blocks = find_blocks(model, named(gaussian.mean))
     like = next(model.parameters())
     # Of the network's own, only what it may write into: its parameters serve as they are where nothing is drawn.
     buffers = {f"model.{n}": b.detach().clone() for n, b in model.named_buffers()}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, run_with, write_blocks
+from posterity.blocks import find_blocks, named, run_with, write_blocks
 from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import NoData
@@ -29,7 +29,6 @@ from posterity.progressive.memory import POOL
 from posterity.progressive.metrics import gathered, judged
 from posterity.progressive.network import Network, _Past
 from posterity.progressive.prior import column_prior, joined, start_at
-from posterity.progressive.size import gaussian_bytes
 from posterity.progressive.steps import prior_adam
 from posterity.progressive.task import Task
 from posterity.progressive.training import ROOM, train_column
@@ -99,7 +98,7 @@ class BPNN(Growing[Learned]):
 
     @property
     def bytes(self) -> dict[str, int]:
-        return {one.task: one.column.bytes + gaussian_bytes(one.posterior) for one in self.learned}
+        return {one.task: one.column.bytes + one.posterior.nbytes for one in self.learned}
 
     # --- learning ----------------------------------------------------------------------------------
 
@@ -129,7 +128,7 @@ class BPNN(Growing[Learned]):
             task.train,
             self.estimator,
             task.likelihood,
-            blocks=lambda name, module: name in own.mean,
+            blocks=named(own.mean),
             batch_size=self.training.get("batch_size", 256),
             generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
@@ -229,7 +228,7 @@ class BPNN(Growing[Learned]):
         prior = joined([*(one.posterior for one in earlier), this.prior])
         network = self.network(task)
         # Norm statistics and shared modules are fixed while a column learns: what is there now was there before the data.
-        frozen = frozen_fingerprint(network, find_blocks(network, lambda name, module: name in prior.mean))
+        frozen = frozen_fingerprint(network, find_blocks(network, named(prior.mean)))
         source = "" if hashes is None else data_fingerprint(hashes)
         return replace(prior, card=replace(this.prior.card, hashes=hashes, source=source, frozen=frozen))
 

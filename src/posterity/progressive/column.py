@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import nn
 
-from posterity.blocks.network import _builder
+from posterity.blocks import has_matrix_form
 from posterity.errors import BadHead, BadLateral
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -104,7 +104,7 @@ def _lateral_layers(model: nn.Module, rules: Sequence[str], head: str) -> tuple[
 def _has_weights(module: nn.Module) -> bool:
     """Whether it is one of the layers that can be a block, with weights to be trained."""
     own = any(p.requires_grad for p in module.parameters(recurse=False))
-    return own and not isinstance(module, nn.MultiheadAttention) and _builder(module) is not None
+    return own and not isinstance(module, nn.MultiheadAttention) and has_matrix_form(module)
 
 
 def _unheard(model: nn.Module, name: str) -> bool:

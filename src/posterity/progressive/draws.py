@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.algebra import DiagonalMatrix, Matrix, ScaledIdentity
-from posterity.blocks import find_blocks, write_blocks
+from posterity.blocks import find_blocks, named, write_blocks
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
 
@@ -29,7 +29,7 @@ class Draws:
 
     def __init__(self, gaussian: Gaussian, network: nn.Module, seed: int) -> None:
         self.seed = seed
-        self.blocks = find_blocks(network, lambda name, module: name in gaussian.mean)
+        self.blocks = find_blocks(network, named(gaussian.mean))
         self.like = next(network.parameters())
         self.mean = {name: mean.to(self.like) for name, mean in gaussian.mean.items()}
         self.precision = gaussian.precision

@@ -14,7 +14,7 @@ from posterity.blocks.modes import evaluating
 from posterity.curvature import Likelihood
 from posterity.errors import RepeatedTask, UnknownTask
 from posterity.predictive import Prediction
-from posterity.predictive.predict import _batches
+from posterity.predictive.predict import input_batches
 from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.task import Task
@@ -141,7 +141,7 @@ def plain_prediction(
     batch_size: int = 250,
 ) -> Prediction:
     """One network's answer, or the mean over `dropout_draws` of them with dropout left on."""
-    batches = _batches(x, batch_size, next(network.parameters()).device)
+    batches = input_batches(x, batch_size, next(network.parameters()).device)
     with evaluating(network):
         if not dropout_draws:
             outputs = torch.cat([batch.outputs(network) for batch in batches])[None]

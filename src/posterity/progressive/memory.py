@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posterity.blocks.capture import _version
+from posterity.blocks.capture import version_of
 from posterity.errors import ChangedInput
 
 Given = tuple[Tensor, int]
@@ -91,7 +91,7 @@ class Memory:
 def unchanged(given: Given, path: str, column: int) -> Tensor:
     """What a lateral layer was given, if it still is."""
     x, version = given
-    if _version(x) != version:
+    if version_of(x) != version:
         raise ChangedInput(
             f'the input of "{path}" in column {column} was changed in place after the layer had read it (as by '
             "x += layer(x)): write x = x + layer(x), or leave it out of laterals=..."
@@ -100,4 +100,4 @@ def unchanged(given: Given, path: str, column: int) -> Tensor:
 
 
 def _given(x: Tensor) -> Given:
-    return x, _version(x)
+    return x, version_of(x)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from posterity.curvature import Categorical, Data
-from posterity.curvature.batches import _is_pair, batches
+from posterity.curvature.batches import batches, is_pair
 from posterity.errors import BadData, NoData
 from posterity.predictive import Prediction, score
 from posterity.progressive.learner import Learner
@@ -100,8 +100,8 @@ def judged(prediction: Prediction, targets: Tensor) -> Judgement:
 
 def gathered(data: Data) -> tuple[Tensor, Tensor]:
     """All inputs and targets of some data as two tensors."""
-    if _is_pair(data):
-        return data[0], data[1]  # type: ignore[index]
+    if is_pair(data):
+        return data[0], data[1]
     parts = [(batch.positional[0], batch.targets) for batch in batches(data, 1024) if len(batch.positional) == 1]
     if not parts:
         raise BadData("the data has no batches of (inputs, targets): give inputs as one tensor.")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import run_with
-from posterity.blocks.capture import _version
+from posterity.blocks.capture import version_of
 from posterity.errors import LateralMismatch
 from posterity.progressive.column import Column, is_frozen
 from posterity.progressive.draws import Draws
@@ -198,7 +198,7 @@ def _run(
 
 def _note(path: str, given: Inputs, last: int | None, layer: nn.Module, args: Any, kwargs: Any) -> None:
     (a,) = args or kwargs.values()
-    given[path].append((a, _version(a)))
+    given[path].append((a, version_of(a)))
     if last is not None and sum(map(len, given.values())) == last:
         raise _Enough
 

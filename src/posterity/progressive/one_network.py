@@ -18,7 +18,6 @@ from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic, train, update
 from posterity.predictive import Prediction
 from posterity.progressive.learner import ManyHeaded, plain_prediction, seed_of
-from posterity.progressive.size import gaussian_bytes
 from posterity.progressive.task import Task
 
 
@@ -62,7 +61,7 @@ class OneNetwork(ManyHeaded):
         size = next(self.state.network.parameters()).element_size()
         found = {task: size * n for task, n in self.parameters.items()}
         if self.state.belief is not None:
-            found[self.tasks[0]] += gaussian_bytes(self.state.belief)
+            found[self.tasks[0]] += self.state.belief.nbytes
         return found
 
     def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> State:

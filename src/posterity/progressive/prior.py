@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from posterity.algebra import Matrix, scaled_identity
-from posterity.blocks import find_blocks
+from posterity.blocks import find_blocks, named
 from posterity.errors import BlockMismatch
 from posterity.gaussian import Card, Gaussian
-from posterity.laplace.isotropic import _difference
+from posterity.laplace.isotropic import mismatch
 from posterity.progressive.column import Architecture, Column
 
 
@@ -42,7 +42,7 @@ def column_prior(
             precision[own_block(t, name)] = scaled_identity(head_precision, block.shape)
         else:
             raise BlockMismatch(
-                f"{_difference(name, block, known)} A layer that is to stay as it is can be frozen instead."
+                f"{mismatch(name, block, known)} A layer that is to stay as it is can be frozen instead."
             )
     if extra := [name for name in learned.blocks if name not in blocks]:
         raise BlockMismatch(
@@ -82,7 +82,7 @@ def joined(parts: Sequence[Gaussian], card: Card | None = None) -> Gaussian:
 def start_at(network: nn.Module, prior: Gaussian) -> None:
     """The network's weights at the prior's mean. Where that is all zeros, which no gradient leaves, they stay as they are."""
     parameters = dict(network.named_parameters(remove_duplicate=False))
-    for name, block in find_blocks(network, lambda name, module: name in prior.mean).items():
+    for name, block in find_blocks(network, named(prior.mean)).items():
         if prior.mean[name].any():
             for role, value in block.layer.write(prior.mean[name]).items():
                 parameter = parameters[block.parameters[role]]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.algebra import DiagonalMatrix, Kronecker, KroneckerSum, Matrix, ScaledIdentity
-from posterity.blocks import Block, find_blocks
+from posterity.blocks import Block, find_blocks, named
 from posterity.gaussian import Gaussian
 from posterity.laplace.train import Optimiser
 
@@ -26,7 +26,7 @@ def prior_adam(network: nn.Module, prior: Gaussian, lr: float) -> Optimiser:
     Four small products a block and step.
     """
     parameters = dict(network.named_parameters(remove_duplicate=False))
-    blocks = find_blocks(network, lambda name, module: name in prior.mean)
+    blocks = find_blocks(network, named(prior.mean))
     own = [
         (
             {role: parameters[full] for role, full in block.parameters.items()},

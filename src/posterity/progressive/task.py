@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import _is_pair, check_data
+from posterity.curvature.batches import check_data, is_pair
 from posterity.errors import BadTargets, PosterityError, RepeatedTask
 
 
@@ -34,8 +34,8 @@ class Task:
                 check_data(data)
             except PosterityError as error:
                 raise type(error)(f'the {part} data of task "{self.name}": {error}') from error
-            if isinstance(self.likelihood, Categorical) and _is_pair(data):
-                self._labels(data[1], part)  # type: ignore[index]
+            if isinstance(self.likelihood, Categorical) and is_pair(data):
+                self._labels(data[1], part)
 
     def _labels(self, labels: Tensor, part: str) -> None:
         if labels.is_floating_point() or labels.ndim != 1:

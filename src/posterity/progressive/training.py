@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from posterity.curvature import Data
+from posterity.curvature.batches import is_pair
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, train
-from posterity.laplace.source import _is_pair
 from posterity.progressive.memory import POOL
 from posterity.progressive.network import Network
 from posterity.progressive.task import Task
@@ -41,10 +41,10 @@ def train_column(
 
 def _remembered(network: Network, data: Data, validation: Any, room: int) -> tuple[Data, Any]:
     """Numbers of examples for the examples themselves, where these are tensors and there is room."""
-    held = [validation] if _is_pair(validation) else []
-    if not _is_pair(data) or not (held or validation is None or isinstance(validation, float)):
+    held = [validation] if is_pair(validation) else []
+    if not is_pair(data) or not (held or validation is None or isinstance(validation, float)):
         return data, validation
-    x, y = data  # type: ignore[misc]
+    x, y = data
     device = next(network.parameters()).device
     if not network.remember([part.to(device) for part in (x, *(x for x, _ in held))], room):
         return data, validation

@@ -12,10 +12,11 @@ from torch import nn
 from posterity.algebra import scaled_identity
 from posterity.blocks import find_blocks, write_blocks
 from posterity.gaussian import Gaussian, load
-from posterity.laplace import Scales, isotropic, learn
+from posterity.laplace import Scales, isotropic
 from posterity.studies.datasets import images
 from posterity.studies.networks import fresh
 from posterity.studies.sources import source_curvature
+from posterity.workflow import learn
 
 SMALL = 1e-5
 """γ while learning on the source: the network is all but free there."""

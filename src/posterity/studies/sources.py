@@ -9,10 +9,11 @@ import torch
 
 from posterity.algebra import Kronecker, KroneckerSum
 from posterity.gaussian import Gaussian, load
-from posterity.laplace import isotropic, learn, update
+from posterity.laplace import isotropic, update
 from posterity.studies.datasets import Images, images
 from posterity.studies.demo.data import target as digits
 from posterity.studies.networks import fresh
+from posterity.workflow import learn
 
 FOLDER = Path("runs/priors")
 

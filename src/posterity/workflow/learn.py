@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks
+from posterity.blocks import find_blocks, named
 from posterity.curvature import KFOC, Categorical, Curvature, Data, Estimator, Likelihood, estimate
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.curvature.workers import Workers
 from posterity.gaussian import Card, Gaussian
-from posterity.laplace.evidence import tune_strength
+from posterity.laplace import History, Scales, fitted, isotropic, train, tune_strength, update
 from posterity.laplace.frozen import frozen_fingerprint
-from posterity.laplace.isotropic import fitted, isotropic
-from posterity.laplace.scales import Scales
 from posterity.laplace.source import split
-from posterity.laplace.train import History, train
-from posterity.laplace.update import update
-
-if TYPE_CHECKING:
-    from posterity.pacbayes import Certificate
-    from posterity.predictive import Prediction
+from posterity.pacbayes import Certificate, certify
+from posterity.predictive import Prediction, predict
 
 
 @dataclass(frozen=True)
@@ -38,12 +32,8 @@ class Fit:
     scales: Scales
     history: History
 
-    # The two doors that lead up from here are the user's: nothing in this part goes through them.
-
     def predict(self, x: Tensor | Mapping[str, Any], **options: Any) -> Prediction:
         """Calibrated probabilities for new inputs: `pt.predict` with this network and posterior."""
-        from posterity.predictive import predict
-
         return predict(self.model, self.posterior, x, self.curvature.likelihood, **options)
 
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
@@ -51,8 +41,6 @@ class Fit:
 
         The data may be what was learned from here, if the prior has not seen it.
         """
-        from posterity.pacbayes import certify
-
         return certify(self.model, self.posterior, self.prior, data, confidence, self.curvature.likelihood, **options)
 
 
@@ -90,7 +78,7 @@ def learn(
         part,
         estimator or KFOC(),
         likelihood,
-        blocks=lambda name, module: name in prior.mean,
+        blocks=named(prior.mean),
         batch_size=batch_size,
         generator=generator,
         progress=progress,
@@ -100,7 +88,7 @@ def learn(
     posterior = update(prior, model, curvature, scales)
     # What was held out decided when to stop: it has been seen too.
     signed = _signed(posterior.card, [part, *([] if held is None else [held])], history)
-    frozen = frozen_fingerprint(model, find_blocks(model, lambda name, module: name in prior.mean))
+    frozen = frozen_fingerprint(model, find_blocks(model, named(prior.mean)))
     return Fit(model, prior, replace(posterior, card=replace(signed, frozen=frozen)), curvature, scales, history)
 
 

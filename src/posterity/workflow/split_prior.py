@@ -11,12 +11,9 @@ from torch import nn
 from posterity.curvature import Data
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
-from posterity.laplace import Fit, learn
 from posterity.laplace.source import split
-from posterity.pacbayes.certificate import Certificate
-from posterity.pacbayes.certify import certify
-from posterity.pacbayes.gibbs import gibbs_risk
-from posterity.pacbayes.optimise import optimise
+from posterity.pacbayes import Certificate, certify, gibbs_risk, optimise
+from posterity.workflow.learn import Fit, learn
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 

@@ -12,7 +12,7 @@ from posterity.curvature import KFOC, estimate
 from posterity.gaussian import Gaussian
 from posterity.laplace import isotropic, update
 from posterity.predictive.linearised import output_moments
-from posterity.predictive.predict import _batches
+from posterity.predictive.predict import input_batches
 from posterity.predictive.prediction import PROBIT
 from posterity.studies.networks import fresh, quick
 from posterity.studies.priors import prior_of, start, to_the_mode
@@ -98,7 +98,7 @@ def _laplace(kind: str, only: str | None = None) -> Fit:
 
 @torch.no_grad()
 def _moments(model: nn.Module, posterior: Gaussian, x: Tensor) -> tuple[Tensor, Tensor]:
-    found = [output_moments(model, posterior, batch) for batch in _batches(x, 250, x.device)]
+    found = [output_moments(model, posterior, batch) for batch in input_batches(x, 250, x.device)]
     mean = torch.cat([m for m, _ in found])
     return mean, torch.cat([c.diagonal(dim1=-2, dim2=-1) for _, c in found]).to(mean.dtype)
 

@@ -14,13 +14,14 @@ from posterity.curvature import KFOC
 from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.laplace import train
-from posterity.pacbayes import Certificate, certify, gibbs_risk, klinv, optimise, split_prior
+from posterity.pacbayes import Certificate, certify, gibbs_risk, klinv, optimise
 from posterity.studies import networks
 from posterity.studies.augmentation import Affine
 from posterity.studies.datasets import images
 from posterity.studies.declaration import Arguments, Values
 from posterity.studies.handed_down import at_strength, mnist_prior, start_at
 from posterity.studies.networks import fresh
+from posterity.workflow import split_prior
 
 STRENGTHS = [(a, g) for a in (0.001, 0.01, 0.1, 1.0) for g in (30.0, 100.0, 300.0, 1000.0)]
 """(share of the source's curvature, γ) of the priors declared for a target without a split: the bound pays for all of them."""

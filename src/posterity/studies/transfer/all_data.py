@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from posterity.laplace import Scales, learn
+from posterity.laplace import Scales
 from posterity.predictive import predict, score
 from posterity.studies.declaration import Arguments, Record, Table, Values, grid
 from posterity.studies.intervals import interval
 from posterity.studies.priors import PRIORS, prior_of, start
 from posterity.studies.sources import data_set, source_prior
 from posterity.studies.transfer.scores import map_scores, named, of
+from posterity.workflow import learn
 
 STRENGTH = {"learned": (0.1, 10.0), "mean": (0.0, 10.0)}
 """The one strength of each prior."""

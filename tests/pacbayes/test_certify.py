@@ -159,7 +159,7 @@ def test_optimising_tightens_the_certificate():
     prior = pt.isotropic(model, 1.0, mean="model")
     generator = torch.Generator().manual_seed(0)
     before = pt.certify(model, prior, prior, data, progress=False, generator=generator)
-    better = pt.optimise(model, prior, prior, data, epochs=40, lr=0.02, generator=generator, progress=False)
+    better = pt.optimise_posterior(model, prior, prior, data, epochs=40, lr=0.02, generator=generator, progress=False)
     after = pt.certify(model, better, prior, data, progress=False, generator=generator)
     assert after.bound < 0.6 * before.bound
     assert after.kl > 1
@@ -213,13 +213,15 @@ def test_recursion_uses_every_chunk_and_ends_below_one():
     data = blobs(1200, 15)
     prior = pt.isotropic(model, 1.0, mean="model")
     generator = torch.Generator().manual_seed(0)
-    found = pt.recursive(model, prior, data, chunks=3, epochs=40, lr=0.02, generator=generator, progress=False)
+    found = pt.recursive_certificate(
+        model, prior, data, chunks=3, epochs=40, lr=0.02, generator=generator, progress=False
+    )
     steps = found.certificate.steps
     assert [s.n for s in steps] == [1200, 900, 600]
     assert steps[-1].bound == found.certificate.bound < 0.5
     assert found.certificate.gibbs < found.certificate.bound
     with pytest.raises(pt.PosterityError):
-        pt.recursive(model, prior, blobs(3, 1), chunks=5, progress=False)
+        pt.recursive_certificate(model, prior, blobs(3, 1), chunks=5, progress=False)
 
 
 @pytest.mark.parametrize("bad", [{"confidence": 1.0}, {"grid": 0}, {"passes": 0}])

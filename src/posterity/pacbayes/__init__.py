@@ -15,9 +15,9 @@ from posterity.pacbayes.certify import certify
 from posterity.pacbayes.few_shot import sample_then_evaluate
 from posterity.pacbayes.gibbs import gibbs_risk
 from posterity.pacbayes.grid_search import grid_search
-from posterity.pacbayes.optimise import optimise
+from posterity.pacbayes.optimise import optimise_posterior
 from posterity.pacbayes.projection import Catoni, McAllester
-from posterity.pacbayes.recursive import recursive
+from posterity.pacbayes.recursive import recursive_certificate
 from posterity.pacbayes.risk import Landscape
 from posterity.pacbayes.tune import PerLayer, Tuned, one_number, per_layer, tune
 
@@ -40,10 +40,10 @@ __all__ = [
     "maurer",
     "mcallester",
     "one_number",
-    "optimise",
+    "optimise_posterior",
     "per_layer",
     "quadratic",
-    "recursive",
+    "recursive_certificate",
     "sample_then_evaluate",
     "tune",
 ]

@@ -25,7 +25,7 @@ FORGET = 0.02
 """How fast the running estimates of loss and error follow the batches."""
 
 
-def optimise(
+def optimise_posterior(
     model: nn.Module,
     posterior: Gaussian,
     prior: Gaussian,

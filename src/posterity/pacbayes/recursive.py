@@ -33,7 +33,7 @@ from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certify import DRAWS_SHARE, divergence
 from posterity.pacbayes.draws import DrawnNetwork
 from posterity.pacbayes.gibbs import zero_one
-from posterity.pacbayes.optimise import optimise
+from posterity.pacbayes.optimise import optimise_posterior
 from posterity.pacbayes.refusals import checked
 from posterity.version import __version__
 
@@ -82,7 +82,7 @@ class Recursive:
     certificate: RecursiveCertificate
 
 
-def recursive(
+def recursive_certificate(
     model: nn.Module,
     prior: Gaussian,
     data: tuple[Tensor, Tensor],
@@ -100,7 +100,7 @@ def recursive(
     """Learn from the data in chunks, each as large as all before it, and certify with all of them.
 
     Every posterior is optimised on its chunk from the one before. The last chunk is half the data. `optimising` goes to
-    `optimise`.
+    `optimise_posterior`.
     """
     if chunks < 1:
         raise ValueError(f"chunks is at least 1, not {chunks}")
@@ -119,7 +119,7 @@ def recursive(
     steps: list[Step] = []
     for t, (start, stop) in enumerate(pairwise(edges)):
         chunk, later = (x[start:stop], y[start:stop]), (x[start:], y[start:])
-        after = optimise(
+        after = optimise_posterior(
             model,
             before,
             before,

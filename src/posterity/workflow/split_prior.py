@@ -12,7 +12,7 @@ from posterity.curvature import Data
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.laplace.source import split
-from posterity.pacbayes import Certificate, certify, gibbs_risk, optimise
+from posterity.pacbayes import Certificate, certify, gibbs_risk, optimise_posterior
 from posterity.workflow.learn import Fit, learn
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
@@ -41,7 +41,7 @@ class Refined:
         """Certify by the rest; with `epochs`, a posterior that is first optimised for the bound on it."""
         posterior = self.prior
         if epochs:
-            posterior = optimise(
+            posterior = optimise_posterior(
                 self.fit.model,
                 self.prior,
                 self.prior,

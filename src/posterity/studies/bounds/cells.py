@@ -20,7 +20,7 @@ from posterity.pacbayes import (
     grid_search,
     mcallester,
     one_number,
-    optimise,
+    optimise_posterior,
     per_layer,
     tune,
 )
@@ -116,7 +116,7 @@ def _ours(arguments: Arguments, task: Task, generator: torch.Generator) -> Value
     scales = tune(prior, model, curvature, "catoni", DELTA).scales
     first = _measured(model, prior, curvature, scales, task, generator, grid=len(STRENGTHS))
     start = Gaussian(exact.mean, {name: m * 2.0 for name, m in exact.precision.items()}, exact.card)
-    posterior = optimise(
+    posterior = optimise_posterior(
         model, start, exact, task.train, epochs=arguments["optimise"], generator=generator, progress=False
     )
     return {

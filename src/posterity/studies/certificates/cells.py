@@ -14,7 +14,7 @@ from posterity.curvature import KFOC
 from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.laplace import train
-from posterity.pacbayes import Certificate, certify, gibbs_risk, klinv, optimise
+from posterity.pacbayes import Certificate, certify, gibbs_risk, klinv, optimise_posterior
 from posterity.studies import networks
 from posterity.studies.augmentation import Affine
 from posterity.studies.datasets import images
@@ -63,7 +63,7 @@ def _split(arguments: Arguments, generator: torch.Generator) -> Values:
     before = refined.certify(grid=arguments.get("grid", 1), generator=generator, progress=False)
     values: dict[str, Any] = {"temperature": refined.temperature} | _values(before)
     if arguments["optimise"]:
-        posterior = optimise(
+        posterior = optimise_posterior(
             model,
             refined.prior,
             refined.prior,
@@ -88,7 +88,9 @@ def _alone(arguments: Arguments, generator: torch.Generator) -> Values:
     model = fresh(arguments["seed"])
     prior = at_strength(mnist_prior(arguments["source"]), *arguments["strength"])
     start = Gaussian(prior.mean, {name: _halved(m) for name, m in prior.precision.items()}, prior.card)
-    posterior = optimise(model, start, prior, (x, y), epochs=arguments["optimise"], generator=generator, progress=False)
+    posterior = optimise_posterior(
+        model, start, prior, (x, y), epochs=arguments["optimise"], generator=generator, progress=False
+    )
     found = certify(model, posterior, prior, (x, y), grid=len(STRENGTHS), generator=generator, progress=False)
     return {
         **_values(found),

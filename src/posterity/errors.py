@@ -44,29 +44,6 @@ class TooLarge(PosterityError):
     """The exact computation would need a dense matrix beyond the stated limit."""
 
 
-# --- studies ---------------------------------------------------------------------------------------
-
-
-class UnknownStudy(PosterityError):
-    """No study goes by that name."""
-
-
-class NoResults(PosterityError):
-    """There is nothing to show yet."""
-
-
-class DamagedResults(PosterityError):
-    """A line of a results file is not a result."""
-
-
-class ResultsBusy(PosterityError):
-    """Another run is writing to the same results file."""
-
-
-class WorkerDied(PosterityError):
-    """A worker process ended without an answer, most often for want of memory."""
-
-
 # --- blocks ----------------------------------------------------------------------------------------
 
 
@@ -118,10 +95,6 @@ class BadCheckpoint(PosterityError):
 
 class NoDataSet(PosterityError):
     """A data set is not where it should be, or is not what it should be."""
-
-
-class NoEngine(PosterityError):
-    """What spreads cells over a cluster is not installed, or does not answer."""
 
 
 # --- pacbayes --------------------------------------------------------------------------------------

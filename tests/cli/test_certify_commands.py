@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import posterity as pt
 from posterity.cli import app
-from posterity.studies.networks import lenet5
+from posterity.lenet import lenet5
 
 run = CliRunner().invoke
 

@@ -8,8 +8,8 @@ from torch import nn
 
 import posterity as pt
 from posterity.laplace import Scales
+from posterity.lenet import lenet5
 from posterity.pacbayes import Landscape, PerLayer, grid_search, one_number, per_layer, tune
-from posterity.studies.networks import lenet5
 
 
 def random_landscape(seed: int) -> Landscape:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from posterity import BPNN, KFAC, PNN, Gaussian, Scales, Task, isotropic
 from posterity.blocks import find_blocks
 from posterity.errors import BadLateral
-from posterity.studies.networks import lenet5
+from posterity.lenet import lenet5
 
 QUICK = {"epochs": 2, "lr": 1e-3, "batch_size": 8}
 

@@ -9,14 +9,19 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from posterity import __version__
-from posterity.cli import prior, study
+from posterity.cli import extensions, prior
 from posterity.cli.certify import audit, certify
-from posterity.cli.demo import demo
 from posterity.errors import PosterityError
 
 
 class _Commands(TyperGroup):
-    """Errors we raise on purpose are messages to the user, not tracebacks."""
+    """Our commands and those of other packages. Errors we raise on purpose are messages to the user, not tracebacks."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted({*super().list_commands(ctx), *extensions.names()})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, cmd_name) or extensions.command(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -31,9 +36,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.command()(audit)
 app.command()(certify)
-app.command()(demo)
 app.add_typer(prior.app, name="prior")
-app.add_typer(study.app, name="study")
 
 
 def _version(wanted: bool) -> bool:

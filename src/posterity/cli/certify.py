@@ -17,9 +17,12 @@ from torch import Tensor, nn
 from posterity import pacbayes
 from posterity.errors import BadAudit, NoDataSet, UnknownNetwork
 from posterity.gaussian import load
+from posterity.idx import IDX, images
+from posterity.lenet import lenet5
 from posterity.pacbayes import Certificate
-from posterity.studies import networks
-from posterity.studies.datasets import IDX, images
+
+NETWORKS = {"lenet5": lenet5}
+"""Networks known by name; any other is named module:function."""
 
 
 def certify(
@@ -77,7 +80,7 @@ def _show(certificate: Certificate) -> None:
 def _network(name: str) -> nn.Module:
     module, _, function = name.partition(":")
     try:
-        build = getattr(importlib.import_module(module), function) if function else getattr(networks, name)
+        build = getattr(importlib.import_module(module), function) if function else NETWORKS[name]
         model = build()
     except Exception as error:  # whatever someone's own module raises
         raise UnknownNetwork(f"{name!r} cannot be built: {type(error).__name__}: {error}.") from error

@@ -1,0 +1,1 @@
+"""The commands `posterity study` and `posterity demo`."""

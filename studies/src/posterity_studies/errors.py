@@ -1,0 +1,29 @@
+"""What can go wrong in a study, by name. An error tells the place, what was found, and the remedy."""
+
+from __future__ import annotations
+
+from posterity.errors import PosterityError
+
+
+class UnknownStudy(PosterityError):
+    """No study goes by that name."""
+
+
+class NoResults(PosterityError):
+    """There is nothing to show yet."""
+
+
+class DamagedResults(PosterityError):
+    """A line of a results file is not a result."""
+
+
+class ResultsBusy(PosterityError):
+    """Another run is writing to the same results file."""
+
+
+class WorkerDied(PosterityError):
+    """A worker process ended without an answer, most often for want of memory."""
+
+
+class NoEngine(PosterityError):
+    """What spreads cells over a cluster is not installed, or does not answer."""

@@ -13,7 +13,7 @@ from posterity import BPNN, Categorical, Gaussian, Scales, isotropic
 from posterity.algebra import Kronecker, Matrix, ScaledIdentity
 from posterity.lenet import lenet5
 from posterity.progressive import Learned, Network
-from posterity.progressive.training import ROOM
+from posterity.progressive.training import MEMORY_LIMIT
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def jobs(load: Workload, t: int, kept: bool) -> Jobs:
 
     def column_t(epochs: int = load.epochs) -> None:
         network = made._in_training(column, seed=0).train()
-        if kept and network.past and not network.remember([x], ROOM):
+        if kept and network.past and not network.remember([x], MEMORY_LIMIT):
             raise RuntimeError("there was no room")
         for _ in range(epochs):
             for part in order:

@@ -43,8 +43,8 @@ def in_training(learner: BPNN, seed: int = 1) -> Network:
 
 def test_plain_columns_end_at_the_same_weights() -> None:
     ends = []
-    for room in (0, 1 << 20):
-        learner = PNN(network(dtype=DOUBLE), LATERALS, HEAD, training=LONG, room=room)
+    for memory_limit in (0, 1 << 20):
+        learner = PNN(network(dtype=DOUBLE), LATERALS, HEAD, training=LONG, memory_limit=memory_limit)
         for number in range(3):
             learner.learn(in_double(task(number)), progress=False)
         ends.append(weights(learner))
@@ -75,10 +75,10 @@ def test_training_is_the_same_as_with_the_draws_of_the_pool_made_anew(
 ) -> None:
     once, ends = Draws.at, []
     options = LONG if validation == "given" else LONG | {"validation": validation}
-    for room in (1 << 20, 0):
-        if not room:
+    for memory_limit in (1 << 20, 0):
+        if not memory_limit:
             monkeypatch.setattr(Draws, "at", lambda self, step: once(self, step % POOL))
-        learner = bpnn(room=room, training=options)
+        learner = bpnn(memory_limit=memory_limit, training=options)
         for number in range(2):
             learner.learn(task(number), progress=False)
         ends.append(weights(learner))
@@ -143,7 +143,9 @@ def test_a_backbone_runs_once_for_each_example() -> None:
 def test_where_nothing_can_be_kept_columns_learn_as_ever(why: str) -> None:
     training = FEW if why == "few epochs" else LONG
     training = training | ({"augment": lambda x: x + 0.01} if why == "augmented" else {})
-    plain, other = (bpnn(room=room, training=training) for room in (0, 100 if why == "no room" else 1 << 20))
+    plain, other = (
+        bpnn(memory_limit=memory_limit, training=training) for memory_limit in (0, 100 if why == "no room" else 1 << 20)
+    )
     coming = task(1)
     if why == "a loader":
         loader = DataLoader(TensorDataset(*coming.train), batch_size=32)  # type: ignore[misc]
@@ -151,7 +153,7 @@ def test_where_nothing_can_be_kept_columns_learn_as_ever(why: str) -> None:
     if why == "another shape held out":
         x, y = coming.validation  # type: ignore[misc]
         coming = Task("task 1", coming.train, (x[:, None], y[:, None]), None, 3)
-        plain, other = (bpnn(room=room, training=training) for room in (0, 1 << 20))
+        plain, other = (bpnn(memory_limit=memory_limit, training=training) for memory_limit in (0, 1 << 20))
     for learner in (plain, other):
         learner.learn(task(0), progress=False)
         learner.learn(coming, progress=False)
@@ -222,9 +224,11 @@ class Overwriting(nn.Module):
         return self.out(h)
 
 
-@pytest.mark.parametrize("room", [0, 1 << 20])
-def test_inputs_that_are_changed_in_place_are_refused_with_and_without_a_memory(room: int) -> None:
-    learner = PNN(Overwriting(), ["inner", "first"], "out", training=LONG | {"validation": None}, room=room)
+@pytest.mark.parametrize("memory_limit", [0, 1 << 20])
+def test_inputs_that_are_changed_in_place_are_refused_with_and_without_a_memory(memory_limit: int) -> None:
+    learner = PNN(
+        Overwriting(), ["inner", "first"], "out", training=LONG | {"validation": None}, memory_limit=memory_limit
+    )
     learner.learn(task(0), progress=False)
     with pytest.raises(ChangedInput, match='the input of "inner" in column 0'):
         learner.learn(task(1), progress=False)
@@ -274,7 +278,7 @@ def test_constants_move_with_the_network() -> None:
 
 
 def test_the_room_is_saved(tmp_path: Path) -> None:
-    learner = bpnn(room=12345)
+    learner = bpnn(memory_limit=12345)
     learner.learn(task(0), progress=False)
     learner.save(tmp_path)
-    assert BPNN.load(tmp_path, network()).room == 12345
+    assert BPNN.load(tmp_path, network()).memory_limit == 12345

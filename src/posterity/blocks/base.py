@@ -145,7 +145,7 @@ def gram(x: Float[Tensor, "rows n"], y: Float[Tensor, "rows n"] | None = None) -
     return result
 
 
-def evened(x: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+def symmetrised(x: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
     """A matrix that is symmetric but for rounding, made exactly so: products of single precision are not."""
     return (x + x.T).div_(2)
 

@@ -148,9 +148,9 @@ class ConvolutionLayer(Layer):
         n = len(a)
         a, s = self.flat_batch(a), self.flat_batch(s)
         a, flat = self.by_group(self.padded(a)), self.by_group(s).flatten(2)
-        way, first = (self._sliding, 1) if self.stride[0] == 1 else (self._written_out, 0)
+        method, first = (self._sliding, 1) if self.stride[0] == 1 else (self._written_out, 0)
         step = max(1, CHUNK // (flat.shape[-1] * self.channels * math.prod(self.kernel[first:])))
-        gradient = torch.cat([way(x, y) for x, y in zip(a.split(step), flat.split(step), strict=True)])
+        gradient = torch.cat([method(x, y) for x, y in zip(a.split(step), flat.split(step), strict=True)])
         gradient = gradient.unflatten(0, (len(s), self.groups)).flatten(1, 2)
         if self.bias:
             gradient = torch.cat((gradient, s.flatten(2).sum(2)[..., None]), 2)

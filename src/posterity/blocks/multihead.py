@@ -65,8 +65,8 @@ def attention(
         out = out.transpose(0, 1)
     if not need_weights:
         return out, None
-    told = weights.mean(1) if average_attn_weights else weights
-    return out, told if batched else told.squeeze(0)
+    reported = weights.mean(1) if average_attn_weights else weights
+    return out, reported if batched else reported.squeeze(0)
 
 
 def _project(

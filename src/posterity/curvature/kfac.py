@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posterity.algebra import Kronecker, Matrix
 from posterity.blocks import Block, Call, Moment
-from posterity.blocks.base import RowMoment, evened
+from posterity.blocks.base import RowMoment, symmetrised
 from posterity.curvature.base import Accumulator, Estimator, rows
 from posterity.curvature.diagonal import Squares
 from posterity.curvature.workers import Workers
@@ -60,7 +60,7 @@ class Averages(Accumulator):
         seen = [moment.matrix() for moment in self.moments.values()]
         right = sum(seen[1:], seen[0]) if seen else torch.zeros(inp, inp, dtype=torch.float64)
         count = sum(moment.rows for moment in self.moments.values())
-        return evened(workers.sum(left)), evened(workers.sum(right).div_(max(1.0, workers.total(count))))
+        return symmetrised(workers.sum(left)), symmetrised(workers.sum(right).div_(max(1.0, workers.total(count))))
 
     def result(self, workers: Workers) -> Matrix:
         left, right = self.factors(workers)

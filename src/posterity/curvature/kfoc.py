@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posterity.algebra import Kronecker, KroneckerSum, Matrix, mixing_weights, nearest
 from posterity.blocks import Block, Call
-from posterity.blocks.base import evened, gram
+from posterity.blocks.base import gram, symmetrised
 from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
 from posterity.curvature.diagonal import Squares
 from posterity.curvature.workers import Workers
@@ -90,8 +90,8 @@ class _Pair(Accumulator):
         total = self.total or Kronecker(torch.zeros(out, out).double(), torch.zeros(inp, inp).double())
         scale = self.unit**2
         lefts, rights = (
-            workers.gather(evened(total.left.double()) * scale),
-            workers.gather(evened(total.right.double())),
+            workers.gather(symmetrised(total.left.double()) * scale),
+            workers.gather(symmetrised(total.right.double())),
         )
         terms = [Kronecker.unchecked(left, right) for left, right in zip(lefts, rights, strict=True)]
         return nearest(KroneckerSum(terms)).to(dtype=self.dtype)

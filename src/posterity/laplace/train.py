@@ -107,16 +107,16 @@ def train(
     training, held_out = split(data, validation, shuffle)
     source = Source(training, batch_size, shuffle)
     held = None if held_out is None else Source(held_out, 1024, None)
-    pull = None if prior is None else Pull(fitted(prior, model, head_precision), model)
+    penalty = None if prior is None else PriorPenalty(fitted(prior, model, head_precision), model)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optim = optimiser(parameters) if optimiser else torch.optim.Adam(parameters, lr=lr)
-    goal = _Goal(model, parameters, likelihood, pull, objective, source, workers, clip)
+    goal = _Goal(model, parameters, likelihood, penalty, objective, source, workers, clip)
     settings = {
         "the number of examples": source.count,
         "the number held out": 0 if held is None else held.count,
         "batch_size": batch_size,
         "the likelihood": repr(likelihood),
-        "the prior": "none" if pull is None else pull.fingerprint(),
+        "the prior": "none" if penalty is None else penalty.fingerprint(),
         "the optimiser": f"{type(optim).__name__}, lr {optim.param_groups[0]['lr']:g}",
         "clip": clip,
         "halve_after": halve_after,
@@ -186,13 +186,13 @@ class _Goal:
         model: nn.Module,
         parameters: list[nn.Parameter],
         likelihood: Likelihood,
-        pull: Pull | None,
+        penalty: PriorPenalty | None,
         objective: Objective,
         source: Source,
         workers: Workers,
         clip: float | None,
     ) -> None:
-        self.model, self.parameters, self.likelihood, self.pull = model, parameters, likelihood, pull
+        self.model, self.parameters, self.likelihood, self.penalty = model, parameters, likelihood, penalty
         self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
 
     def take(self, batch: Batch, device: torch.device) -> None:
@@ -209,7 +209,7 @@ class _Goal:
             p.grad = None
         outputs, targets = self.likelihood.check(self.batch.outputs(self.model), self.batch.targets)
         nll = self.likelihood.nll(outputs, targets) / self.count
-        half = torch.zeros_like(nll) if self.pull is None else self.pull()
+        half = torch.zeros_like(nll) if self.penalty is None else self.penalty()
         right = _right(outputs, targets)
         size = self.workers.size
         if size > 1:
@@ -252,7 +252,7 @@ def share_statistics(model: nn.Module, workers: Workers) -> None:
                 tensor.copy_(workers.sum(tensor) / workers.size)
 
 
-class Pull:
+class PriorPenalty:
     """½(θ−θ₀)ᵀP(θ−θ₀) of a network's present weights, with its gradient, at the price of one product a block."""
 
     def __init__(self, prior: Gaussian, model: nn.Module) -> None:

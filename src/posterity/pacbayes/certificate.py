@@ -49,7 +49,7 @@ class Certificate:
     holdout: Holdout
     grid: int = 1
     """How many priors were declared in advance, of which the data chose one."""
-    way: str = "example"
+    drawn_per: str = "example"
     kl_by_block: Mapping[str, float] = field(default_factory=dict)
     prior: str = ""
     posterior: str = ""
@@ -90,7 +90,7 @@ class Certificate:
                 ("ln(M/δ)/n", f"{math.log(self.grid / self.delta) / self.n:.5f}"),
             ]
         else:
-            each = "an example" if self.way == "example" else "a batch"
+            each = "an example" if self.drawn_per == "example" else "a batch"
             rows += [
                 ("Gibbs error", f"{self.gibbs:.4f}   {self.replicates:,} replicates, weights drawn for {each} each"),
                 (

@@ -81,7 +81,7 @@ def certify(
         upper=upper,
         holdout=holdout(model, blocks, prior, data, likelihood, confidence, batch_size),
         grid=grid,
-        way=found.way,
+        drawn_per=found.drawn_per,
         kl_by_block=kl_by_block,
         prior=prior.fingerprint(),
         posterior=posterior.fingerprint(),

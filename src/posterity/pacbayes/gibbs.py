@@ -26,7 +26,7 @@ class Replicates:
 
     error: float
     count: int
-    way: str
+    drawn_per: str
     """"example": each with weights of its own. "batch": one draw of the weights for a batch of examples."""
 
 

@@ -24,14 +24,14 @@ from posterity.predictive import Prediction, predict
 from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
-from posterity.progressive.learner import Growing, seed_of
+from posterity.progressive.learner import ColumnLearner, seed_of
 from posterity.progressive.memory import POOL
 from posterity.progressive.metrics import gathered, judged
 from posterity.progressive.network import Network, _Past
 from posterity.progressive.prior import column_prior, joined, start_at
 from posterity.progressive.steps import prior_adam
 from posterity.progressive.task import Task
-from posterity.progressive.training import ROOM, train_column
+from posterity.progressive.training import MEMORY_LIMIT, train_column
 
 TRIES = POOL
 """Draws by which temperatures are compared: as many as can be kept of earlier columns."""
@@ -60,15 +60,15 @@ class Learned:
         return float(self.posterior.kl(self.prior))
 
 
-class BPNN(Growing[Learned]):
+class BPNN(ColumnLearner[Learned]):
     """A column for each task, with a learned prior for its layers and posteriors of earlier columns for its laterals.
 
     While a column learns, earlier ones are drawn from their posteriors, a draw for each batch; all are drawn when predicting.
     Only the new blocks have curvature, scales and a share in the KL divergence. A column starts at its prior's mean, or at the
-    model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone`, `training` and `room` see `PNN`; batch
+    model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone`, `training` and `memory_limit` see `PNN`; batch
     statistics stay at the model's. Where there is room to keep what earlier columns hand on, batches take their draws in turn
-    from a pool of up to eight; without (`room=0`) no two batches see the same. With several `temperatures` the one of least
-    validation NLL is taken for the new blocks.
+    from a pool of up to eight; without (`memory_limit=0`) no two batches see the same. With several `temperatures`
+    the new blocks take the one of least validation NLL.
     """
 
     def __init__(
@@ -85,20 +85,20 @@ class BPNN(Growing[Learned]):
         samples: int = 100,
         backbone: nn.Module | None = None,
         training: Mapping[str, Any] | None = None,
-        room: int = ROOM,
+        memory_limit: int = MEMORY_LIMIT,
         seed: int = 0,
     ) -> None:
         self.architecture = Architecture.of(model, laterals, head)
         self.prior = prior if prior.is_compressed else prior.compress()
         self.estimator, self.scaling, self.temperatures = estimator or KFOC(), scaling, tuple(temperatures)
         self.head_precision, self.samples, self.backbone = head_precision, samples, backbone
-        self.training, self.room, self.seed = dict(training or {}), room, seed
+        self.training, self.memory_limit, self.seed = dict(training or {}), memory_limit, seed
         # A prior that does not fit shows here, not after the first task has come.
         column_prior(self.prior, self.architecture, Column(model, nn.ModuleList()), [], head_precision)
 
     @property
     def bytes(self) -> dict[str, int]:
-        return {one.task: one.column.bytes + one.posterior.nbytes for one in self.learned}
+        return {entry.task: entry.column.bytes + entry.posterior.nbytes for entry in self.learned}
 
     # --- learning ----------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class BPNN(Growing[Learned]):
         if len(priors) > 1 and task.validation is None:
             raise NoData(f'task "{task.name}" has no validation data to choose among {len(priors)} priors by.')
         seed = seed_of(self.seed, len(self.learned), generator)
-        trials = [self._trained(task, one, seed, progress) for one in priors]
+        trials = [self._trained(task, candidate, seed, progress) for candidate in priors]
         best = min(trials, key=lambda trial: _held_out(trial, task)) if len(trials) > 1 else trials[0]
         own, network = best.prior, best.network
         curvature = estimate(
@@ -142,22 +142,22 @@ class BPNN(Growing[Learned]):
 
     def _trained(self, task: Task, prior: Gaussian, seed: int, progress: bool) -> _Trial:
         """A new column at the mode of its posterior."""
-        column = self.architecture.grow([one.column for one in self.learned], task.classes, seed)
+        column = self.architecture.grow([entry.column for entry in self.learned], task.classes, seed)
         single = prior if prior.is_compressed else prior.compress()
-        posteriors = [one.posterior for one in self.learned]
+        posteriors = [entry.posterior for entry in self.learned]
         own = column_prior(single, self.architecture, column, posteriors, self.head_precision)
         network = self._in_training(column, seed)
         start_at(network, own)
         options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
         options.setdefault("optimiser", prior_adam(network, own, options.get("lr", 5e-4)))
-        history = train_column(network, task, own, self.room, seed, options)
+        history = train_column(network, task, own, self.memory_limit, seed, options)
         return _Trial(column, own, network.eval(), history)
 
     def _in_training(self, column: Column, seed: int) -> Network:
         """The network that learns: earlier columns run without gradients, at weights drawn for each batch."""
-        earlier, draws = [one.column for one in self.learned], None
+        earlier, draws = [entry.column for entry in self.learned], None
         if earlier:
-            past = joined([one.posterior for one in self.learned])
+            past = joined([entry.posterior for entry in self.learned])
             draws = Draws(past, _Past(earlier, self.architecture.laterals), seed)
         return self._network([*earlier, column], past=len(earlier), draws=draws)
 
@@ -173,7 +173,7 @@ class BPNN(Growing[Learned]):
             case "evidence":
                 return tune_strength(prior, network, curvature)
         landscape = Landscape.of(prior, network, curvature)
-        frozen = sum(one.trace for one in self.learned) * curvature.count
+        frozen = sum(entry.trace for entry in self.learned) * curvature.count
         return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scaling).scales
 
     def _best_temperature(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
@@ -189,7 +189,7 @@ class BPNN(Growing[Learned]):
         x, y = gathered(task.validation)
         x, y = x.to(own.like.device), y.to(own.like.device)
         # Earlier columns do not depend on the temperature of this one: each draw of them runs once.
-        inputs = torch.arange(len(x)) if network.remember([x], self.room) else x
+        inputs = torch.arange(len(x)) if network.remember([x], self.memory_limit) else x
         outputs: dict[float, list[Tensor]] = {temperature: [] for temperature in self.temperatures}
         for k in range(TRIES):
             network.fixed_draw, drawn = k, own.at(k)
@@ -208,11 +208,11 @@ class BPNN(Growing[Learned]):
 
     def network(self, task: str) -> Network:
         """The columns that feed a task, as one module in evaluation mode. It shares the learner's own weights."""
-        return self._network([one.column for one in self.learned[: self._number(task) + 1]]).eval()
+        return self._network([entry.column for entry in self.learned[: self._number(task) + 1]]).eval()
 
     def posterior(self, task: str) -> Gaussian:
         """Over all blocks of all columns that feed a task."""
-        return joined([one.posterior for one in self.learned[: self._number(task) + 1]])
+        return joined([entry.posterior for entry in self.learned[: self._number(task) + 1]])
 
     def prior_of(self, task: str) -> Gaussian:
         """What was believed before a task's data came: earlier columns as they are, the prior of its own.
@@ -222,10 +222,10 @@ class BPNN(Growing[Learned]):
         """
         number = self._number(task)
         earlier, this = self.learned[:number], self.learned[number]
-        seen = [one.posterior.card.hashes for one in earlier] + [this.prior.card.hashes]
+        seen = [entry.posterior.card.hashes for entry in earlier] + [this.prior.card.hashes]
         known = [hashes for hashes in seen if hashes is not None]
         hashes = torch.cat(known).unique() if known else None
-        prior = joined([*(one.posterior for one in earlier), this.prior])
+        prior = joined([*(entry.posterior for entry in earlier), this.prior])
         network = self.network(task)
         # Norm statistics and shared modules are fixed while a column learns: what is there now was there before the data.
         frozen = frozen_fingerprint(network, find_blocks(network, named(prior.mean)))

@@ -14,7 +14,7 @@ from posterity.errors import BadTargets
 from posterity.laplace import isotropic, train
 from posterity.predictive import Prediction
 from posterity.progressive.column import Architecture
-from posterity.progressive.learner import ManyHeaded, plain_prediction, seed_of
+from posterity.progressive.learner import HeadLearner, plain_prediction, seed_of
 from posterity.progressive.metrics import gathered
 from posterity.progressive.task import Task
 
@@ -22,14 +22,14 @@ NEVER = -1e9
 """The logit of a class that another task's head has."""
 
 
-class Joint(ManyHeaded):
+class Joint(HeadLearner):
     """One network with a head for each task, trained anew on the data of all tasks so far whenever one comes.
 
     No continual learner: it keeps all data. `precision` is that of an isotropic prior around zero, next to the summed NLL.
     """
 
     seen: tuple[Task, ...] = ()
-    network: ManyHeads | None = None
+    network: MultiHeadNetwork | None = None
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class Joint(ManyHeaded):
         size = 0 if self.network is None else next(self.network.parameters()).element_size()
         return {task: size * n for task, n in self.parameters.items()}
 
-    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> ManyHeads:
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> MultiHeadNetwork:
         self._accept(task)
         if not isinstance(task.likelihood, Categorical):
             raise BadTargets(
@@ -57,15 +57,15 @@ class Joint(ManyHeaded):
             )
         tasks = (*self.seen, task)
         seed = seed_of(self.seed, len(self.seen), generator)
-        network = ManyHeads(self.architecture, [t.classes for t in tasks], seed)
+        network = MultiHeadNetwork(self.architecture, [t.classes for t in tasks], seed)
         held = [t.validation for t in tasks if t.validation is not None]
         options: dict[str, Any] = {
-            "validation": Together(held) if len(held) == len(tasks) else None,
+            "validation": JointData(held) if len(held) == len(tasks) else None,
             "progress": progress,
         } | self.training
         dice = torch.Generator().manual_seed(seed)
         train(
-            network, Together([t.train for t in tasks]), isotropic(network, self.precision), generator=dice, **options
+            network, JointData([t.train for t in tasks]), isotropic(network, self.precision), generator=dice, **options
         )
         self.seen, self.network = tasks, network
         return network
@@ -82,7 +82,7 @@ class Joint(ManyHeaded):
         return Prediction(logits.softmax(-1), whole.epistemic, whole.aleatoric, Categorical(), logits)
 
 
-class Together(Dataset[dict[str, Tensor]]):
+class JointData(Dataset[dict[str, Tensor]]):
     """The data of many tasks as one: each example knows which task it is of."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -98,7 +98,7 @@ class Together(Dataset[dict[str, Tensor]]):
         return {"x": self.x[index], "which": self.which[index], "labels": self.labels[index]}
 
 
-class ManyHeads(nn.Module):
+class MultiHeadNetwork(nn.Module):
     """A body with many heads: an example's logits are those of its own task's head, and never another's."""
 
     def __init__(self, architecture: Architecture, outputs: Sequence[int], seed: int) -> None:

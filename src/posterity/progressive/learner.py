@@ -61,7 +61,7 @@ class Learner(ABC):
 
 
 @runtime_checkable
-class Grown(Protocol):
+class ColumnRecord(Protocol):
     """A task that has a column."""
 
     @property
@@ -71,37 +71,37 @@ class Grown(Protocol):
     def column(self) -> Column: ...
 
 
-G = TypeVar("G", bound=Grown)
+G = TypeVar("G", bound=ColumnRecord)
 
 
-class Growing(Learner, Generic[G]):
+class ColumnLearner(Learner, Generic[G]):
     """A learner with a column for each task."""
 
     learned: tuple[G, ...] = ()
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        return tuple(one.task for one in self.learned)
+        return tuple(entry.task for entry in self.learned)
 
     @property
     def parameters(self) -> dict[str, int]:
-        return {one.task: one.column.parameters for one in self.learned}
+        return {entry.task: entry.column.parameters for entry in self.learned}
 
     @abstractmethod
     def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> G:
         """Learn a column without adding it: several can be tried, and `adopt` takes one."""
 
-    def adopt(self, one: G) -> None:
+    def adopt(self, entry: G) -> None:
         """Add a column that `draft` made."""
-        self.learned = (*self.learned, one)
+        self.learned = (*self.learned, entry)
 
     def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> G:
-        one = self.draft(task, generator=generator, progress=progress)
-        self.adopt(one)
-        return one
+        entry = self.draft(task, generator=generator, progress=progress)
+        self.adopt(entry)
+        return entry
 
 
-class ManyHeaded(Learner):
+class HeadLearner(Learner):
     """A learner with one network for all tasks, and a head for each.
 
     `precision` is that of an isotropic prior around zero, next to the summed NLL.

@@ -41,7 +41,7 @@ class Memory:
         self.inputs: Tensor | None = None
         self.kept: dict[int | None, list[dict[str, list[Tensor]]]] = {}
 
-    def fits(self, room: int, drawn: bool) -> bool:
+    def fits(self, memory_limit: int, drawn: bool) -> bool:
         """Whether all examples are alike and there is room for the pool, which is then set as large as it can be."""
         first, *others = self.parts
         if len(first) < 3 or any(x.shape[1:] != first.shape[1:] or x.dtype != first.dtype for x in others):
@@ -51,8 +51,8 @@ class Memory:
             return False  # not tensors, or examples do not lie along their first axis
         count = sum(map(len, self.parts))
         front, bank = (count * sum(t.nbytes for t in part) // 2 for part in (made[2][:1], made[2][1:]))
-        self.pool = min(POOL, (room - front - bank) // max(1, bank)) if drawn else 0
-        return self.pool >= POOL // 2 if drawn else front + bank <= room
+        self.pool = min(POOL, (memory_limit - front - bank) // max(1, bank)) if drawn else 0
+        return self.pool >= POOL // 2 if drawn else front + bank <= memory_limit
 
     def recall(self, which: Tensor, number: int | None) -> tuple[Tensor, list[Inputs]]:
         """The columns' input for these examples, and what earlier columns hand on, at a draw of the pool if one is named."""

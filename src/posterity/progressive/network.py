@@ -61,11 +61,11 @@ class Network(nn.Module):
         args, kwargs = self._behind_the_backbone(args, kwargs)
         return _run(self, self._earlier(number, args, kwargs), args, kwargs)
 
-    def remember(self, parts: Sequence[Tensor], room: int) -> bool:
+    def remember(self, parts: Sequence[Tensor], memory_limit: int) -> bool:
         """From now on inputs are numbers of examples, counted through all parts, and what earlier columns hand on for them is
-        kept, in `room` bytes.
+        kept, in `memory_limit` bytes.
 
-        With draws, a few are made and taken in turn, batch by batch. Whether it was worth while and there was room: if not,
+        With draws, a few are made and taken in turn, batch by batch. Whether it was worth while and there was memory: if not,
         nothing has changed.
         """
         self.memory = None
@@ -73,7 +73,7 @@ class Network(nn.Module):
             memory = Memory(
                 parts, lambda x: self._behind_the_backbone((x,), {})[0][0], lambda n, x: self._earlier(n, (x,), {})
             )
-            self.memory = memory if memory.fits(room, drawn=self._draws) else None
+            self.memory = memory if memory.fits(memory_limit, drawn=self._draws) else None
         return self.memory is not None
 
     def forget(self) -> None:
@@ -142,7 +142,7 @@ class _Past(Network):
         return seen
 
 
-class _Enough(BaseException):
+class _StopForward(BaseException):
     """Nothing that a column does from here on is of use to another."""
 
 
@@ -187,7 +187,7 @@ def _run(
                 handles.append(layer.register_forward_pre_hook(partial(_note, path, given, last), with_kwargs=True))
                 handles.append(layer.register_forward_hook(meet))
             output = module(*args, **kwargs)
-        except _Enough:
+        except _StopForward:
             pass
         finally:
             for handle in handles:
@@ -200,7 +200,7 @@ def _note(path: str, given: Inputs, last: int | None, layer: nn.Module, args: An
     (a,) = args or kwargs.values()
     given[path].append((a, version_of(a)))
     if last is not None and sum(map(len, given.values())) == last:
-        raise _Enough
+        raise _StopForward
 
 
 def _meet(

@@ -17,7 +17,7 @@ from posterity.curvature import KFAC, Diagonal, Estimator, Likelihood, estimate
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic, train, update
 from posterity.predictive import Prediction
-from posterity.progressive.learner import ManyHeaded, plain_prediction, seed_of
+from posterity.progressive.learner import HeadLearner, plain_prediction, seed_of
 from posterity.progressive.task import Task
 
 
@@ -31,7 +31,7 @@ class State:
     belief: Gaussian | None = None
 
 
-class OneNetwork(ManyHeaded):
+class OneNetwork(HeadLearner):
     """Trains the same weights on task after task. What holds them back is the subclass's to say.
 
     `precision` is that of an isotropic prior around zero, next to the summed NLL, of the first task and of every head.

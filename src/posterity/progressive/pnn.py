@@ -14,10 +14,10 @@ from posterity.laplace import History, isotropic
 from posterity.laplace.source import Source
 from posterity.predictive import Prediction
 from posterity.progressive.column import Architecture, Column
-from posterity.progressive.learner import Growing, plain_prediction, seed_of
+from posterity.progressive.learner import ColumnLearner, plain_prediction, seed_of
 from posterity.progressive.network import Network
 from posterity.progressive.task import Task
-from posterity.progressive.training import ROOM, train_column
+from posterity.progressive.training import MEMORY_LIMIT, train_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Trained:
     history: History
 
 
-class PNN(Growing[Trained]):
+class PNN(ColumnLearner[Trained]):
     """A new column for each task, with lateral connections from all earlier ones, which stay as they are.
 
     `model` is the architecture of a column and its initial weights; `laterals` names the layers where earlier columns lead in
@@ -41,7 +41,7 @@ class PNN(Growing[Trained]):
     stays on when predicting and as many outputs are averaged (MC dropout). `training` goes to `train` (lr, epochs, …).
 
     Where the data is a pair of tensors, what earlier columns hand on is computed once and kept while a column trains, if it
-    takes no more than `room` bytes.
+    takes no more than `memory_limit` bytes.
     """
 
     def __init__(
@@ -54,25 +54,25 @@ class PNN(Growing[Trained]):
         dropout_draws: int = 0,
         backbone: nn.Module | None = None,
         training: Mapping[str, Any] | None = None,
-        room: int = ROOM,
+        memory_limit: int = MEMORY_LIMIT,
         seed: int = 0,
     ) -> None:
         self.architecture = Architecture.of(model, laterals, head)
         self.weight_decay, self.dropout_draws, self.backbone = weight_decay, dropout_draws, backbone
-        self.training, self.room, self.seed = dict(training or {}), room, seed
+        self.training, self.memory_limit, self.seed = dict(training or {}), memory_limit, seed
 
     @property
     def bytes(self) -> dict[str, int]:
-        return {one.task: one.column.bytes for one in self.learned}
+        return {entry.task: entry.column.bytes for entry in self.learned}
 
     def network(self, task: str) -> Network:
         """The columns that feed a task, as one module in evaluation mode. It shares the learner's own weights."""
-        columns = [one.column for one in self.learned[: self._number(task) + 1]]
+        columns = [entry.column for entry in self.learned[: self._number(task) + 1]]
         return Network(columns, self.architecture.laterals, backbone=self.backbone).eval()
 
     def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
         self._accept(task)
-        earlier = [one.column for one in self.learned]
+        earlier = [entry.column for entry in self.learned]
         seed = seed_of(self.seed, len(earlier), generator)
         column = self.architecture.grow(earlier, task.classes, seed)
         network = Network([*earlier, column], self.architecture.laterals, past=len(earlier), backbone=self.backbone)
@@ -81,7 +81,7 @@ class PNN(Growing[Trained]):
             # λ on a mean loss is a precision of λ·N beside the summed one.
             prior = isotropic(network, self.weight_decay * Source(task.train, 1024, None).count)
         options = {"validation": task.validation, "progress": progress} | self.training
-        history = train_column(network, task, prior, self.room, seed, options)
+        history = train_column(network, task, prior, self.memory_limit, seed, options)
         network.eval()
         return Trained(task.name, task.likelihood, column, history)
 

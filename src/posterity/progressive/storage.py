@@ -45,20 +45,20 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
     before = _entries_before(root)
     learner.prior.save(root / PRIOR)
     entries = []
-    for number, one in enumerate(learner.learned):
-        mark = _mark(one)
+    for number, entry in enumerate(learner.learned):
+        mark = _mark(entry)
         if number < len(before) and before[number].get("mark") == mark and _whole(root, number, before[number]):
             entries.append(before[number])
             continue
-        one.prior.save(root / _name(number, "prior"))
-        one.posterior.save(root / _name(number, "posterior"))
-        _save_weights(_own_state(one.column, learner.architecture.template), root, number)
+        entry.prior.save(root / _name(number, "prior"))
+        entry.posterior.save(root / _name(number, "posterior"))
+        _save_weights(_own_state(entry.column, learner.architecture.template), root, number)
         entries.append(
             {
-                "task": one.task,
-                "classes": one.classes,
-                "likelihood": _likelihood_to_json(one.likelihood),
-                "trace": one.trace,
+                "task": entry.task,
+                "classes": entry.classes,
+                "likelihood": _likelihood_to_json(entry.likelihood),
+                "trace": entry.trace,
                 "mark": mark,
                 "files": {kind: _sha256(root / _name(number, kind)) for kind in KINDS},
             }
@@ -72,7 +72,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
         "seed": learner.seed,
         "head_precision": learner.head_precision,
         "samples": learner.samples,
-        "room": learner.room,
+        "memory_limit": learner.memory_limit,
         "temperatures": list(learner.temperatures),
         "scaling": _scaling_to_json(learner),
         "estimator": repr(learner.estimator),
@@ -93,7 +93,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
             "seed": int(page["seed"]),
             "head_precision": float(page["head_precision"]),
             "samples": int(page["samples"]),
-            "room": int(page["room"]),
+            "memory_limit": int(page["memory_limit"]),
             "temperatures": tuple(float(t) for t in page["temperatures"]),
             "scaling": _scaling(page["scaling"]),
             "training": dict(page["training"]),
@@ -127,7 +127,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
 
 def _column(learner: BPNN, root: Path, number: int, entry: Mapping[str, Any]) -> Learned:
     classes = int(entry["classes"])
-    column = learner.architecture.grow([one.column for one in learner.learned], classes, 0)
+    column = learner.architecture.grow([entry.column for entry in learner.learned], classes, 0)
     for kind in KINDS:
         _check(root, _name(number, kind), entry["files"][kind])
     path = root / _name(number, "weights")
@@ -233,10 +233,10 @@ def _name(number: int, kind: str) -> str:
     return f"column-{number:03d}-{kind}.safetensors"
 
 
-def _mark(one: Learned) -> str:
+def _mark(entry: Learned) -> str:
     """Tells one column from another: over its means, and the log determinants of what surrounds them."""
-    digest = hashlib.sha256(repr((one.task, one.classes, one.likelihood, one.trace)).encode())
-    for gaussian in (one.prior, one.posterior):
+    digest = hashlib.sha256(repr((entry.task, entry.classes, entry.likelihood, entry.trace)).encode())
+    for gaussian in (entry.prior, entry.posterior):
         digest.update(_digest(gaussian))
     return digest.hexdigest()
 

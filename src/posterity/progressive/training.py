@@ -15,12 +15,12 @@ from posterity.progressive.memory import POOL
 from posterity.progressive.network import Network
 from posterity.progressive.task import Task
 
-ROOM = 1 << 30
+MEMORY_LIMIT = 1 << 30
 """Bytes that may be spent on what earlier columns hand on."""
 
 
 def train_column(
-    network: Network, task: Task, prior: Gaussian | None, room: int, seed: int, options: Mapping[str, Any]
+    network: Network, task: Task, prior: Gaussian | None, memory_limit: int, seed: int, options: Mapping[str, Any]
 ) -> History:
     """Train the last of some columns. What the earlier ones hand on is kept where that can be: see `Network.remember`."""
     data, options = task.train, dict(options)
@@ -28,8 +28,8 @@ def train_column(
         network.to(options["device"])
     # Every draw of the pool runs once for all examples, which takes epochs to pay off; weights that are not drawn, only one.
     worth = options.get("epochs", 100) > (1 if network.draws is None else POOL)
-    if room and worth and not options.get("augment"):
-        data, options["validation"] = _remembered(network, data, options.get("validation"), room)
+    if memory_limit and worth and not options.get("augment"):
+        data, options["validation"] = _remembered(network, data, options.get("validation"), memory_limit)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # for dropout, which takes no generator
@@ -39,14 +39,14 @@ def train_column(
         network.forget()
 
 
-def _remembered(network: Network, data: Data, validation: Any, room: int) -> tuple[Data, Any]:
+def _remembered(network: Network, data: Data, validation: Any, memory_limit: int) -> tuple[Data, Any]:
     """Numbers of examples for the examples themselves, where these are tensors and there is room."""
     held = [validation] if is_pair(validation) else []
     if not is_pair(data) or not (held or validation is None or isinstance(validation, float)):
         return data, validation
     x, y = data
     device = next(network.parameters()).device
-    if not network.remember([part.to(device) for part in (x, *(x for x, _ in held))], room):
+    if not network.remember([part.to(device) for part in (x, *(x for x, _ in held))], memory_limit):
         return data, validation
     numbers = torch.arange(len(x) + sum(len(y) for _, y in held))
     return (numbers[: len(x)], y), (numbers[len(x) :], held[0][1]) if held else validation

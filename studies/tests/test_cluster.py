@@ -3,10 +3,11 @@
 import sys
 
 import pytest
-from posterity_studies import Preset, run
-from posterity_studies.cluster import spread
-from posterity_studies.errors import NoEngine
 from toy import CELLS, run_toy, toy
+
+from posterity_studies import Preset, run
+from posterity_studies.engine.cluster import spread
+from posterity_studies.errors import NoEngine
 
 
 def test_without_dask_the_error_says_what_to_install(monkeypatch):
@@ -30,6 +31,6 @@ def test_cluster_gives_the_same_records(tmp_path):
 
 def test_silent_scheduler_is_named(monkeypatch):
     pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
-    monkeypatch.setattr("posterity_studies.cluster.SECONDS", 0.5)
+    monkeypatch.setattr("posterity_studies.engine.cluster.SECONDS", 0.5)
     with pytest.raises(NoEngine, match="no Dask scheduler answers at"):
         next(spread(toy(), toy().cells(Preset.cpu), "tcp://127.0.0.1:9"))

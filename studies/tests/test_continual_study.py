@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 from made import HEAD, LATERALS, learned_prior, network, task
-from posterity_studies import find
-from posterity_studies.continual import CONTINUAL
-from posterity_studies.continual.cells import _values, course
-from posterity_studies.continual.methods import NAMES, Method, _set
-from posterity_studies.continual.tables import FULL
-from posterity_studies.declaration import Preset, Record
-from posterity_studies.folders import SHIPPED
-from posterity_studies.ledger import Ledger
 
 from posterity import BPNN, PNN, Scales
 from posterity.progressive import EWC, Joint, Stream
+from posterity_studies import find
+from posterity_studies.engine.declaration import Preset, Record
+from posterity_studies.engine.ledger import Ledger
+from posterity_studies.folders import SHIPPED
+from posterity_studies.studies.continual.cells import _values, course
+from posterity_studies.studies.continual.declaration import STUDY as CONTINUAL
+from posterity_studies.studies.continual.methods import NAMES, Method, _set
+from posterity_studies.studies.continual.reading import FULL
 
 QUICK = {"epochs": 5, "lr": 1e-2, "validation": None}
 STREAM = Stream("made", [task(k, classes=2) for k in range(3)])

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from posterity_studies.datasets import data_root
-from posterity_studies.streams import _rank_within_class, mixed, permuted_images, split
-from posterity_studies.washington import LATER, Washington
 
 from posterity.errors import NoDataSet
 from posterity.progressive import Stream
+from posterity_studies.shared.datasets import data_root
+from posterity_studies.shared.streams import _rank_within_class, mixed, permuted_images, split
+from posterity_studies.shared.washington import LATER, Washington
 
 real = pytest.mark.skipif(data_root() is None, reason="real data is read from POSTERITY_DATA")
 

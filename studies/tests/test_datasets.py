@@ -8,7 +8,11 @@ import struct
 import numpy as np
 import pytest
 import torch
-from posterity_studies.datasets import (
+from typer.testing import CliRunner
+
+from posterity.cli import app
+from posterity.errors import NoDataSet
+from posterity_studies.shared.datasets import (
     CATALOGUE,
     download,
     grey,
@@ -20,11 +24,7 @@ from posterity_studies.datasets import (
     pixels,
     uci,
 )
-from posterity_studies.datasets.download import Source, fetch
-from typer.testing import CliRunner
-
-from posterity.cli import app
-from posterity.errors import NoDataSet
+from posterity_studies.shared.datasets.download import Source, fetch
 
 
 def idx(array):

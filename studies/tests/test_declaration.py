@@ -1,6 +1,7 @@
 """What makes a cell the same cell."""
 
 import torch
+
 from posterity_studies import Cell, Preset, find, grid
 
 

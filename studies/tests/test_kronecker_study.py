@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from posterity_studies import Preset, Record, find, latest, run, save_figure
-from posterity_studies.folders import SHIPPED
-from posterity_studies.kronecker import cells, paper
-from posterity_studies.kronecker.curves import Sample, curve, iterations, overall, pool
 
 from posterity.algebra import Kronecker
+from posterity_studies import Preset, Record, find, latest, run, save_figure
+from posterity_studies.folders import SHIPPED
+from posterity_studies.studies.kronecker import cells, paper
+from posterity_studies.studies.kronecker.reading import Sample, curve, iterations, overall, pool
 
 STUDY = find("kronecker")
 

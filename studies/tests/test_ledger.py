@@ -1,6 +1,7 @@
 """The results file outlives whatever happens to the process that writes it."""
 
 import pytest
+
 from posterity_studies import Cell, Ledger, Record
 from posterity_studies.errors import DamagedResults, ResultsBusy
 

@@ -1,21 +1,20 @@
-"""The pieces that the LeNet studies share: small tasks, the three priors, tempered draws, dead units, intervals."""
+"""The pieces that the LeNet studies share: small tasks, the three priors, tempered draws, dead units."""
 
 import math
 
 import pytest
 import torch
-from posterity_studies import Record
-from posterity_studies.dead_units import dead_units
-from posterity_studies.intervals import interval, paired, shown
-from posterity_studies.networks import Halved, fresh, quick
-from posterity_studies.small_data.reading import factor, needed, published, samples
-from posterity_studies.tempering import tempered_probabilities
-from posterity_studies.ways import noise_of
 from torch import nn
 
 from posterity.curvature import KFOC, estimate
 from posterity.laplace import isotropic, update
 from posterity.predictive import predict
+from posterity_studies import Record
+from posterity_studies.shared.dead_units import dead_units
+from posterity_studies.shared.drawing import noise_of
+from posterity_studies.shared.networks import Halved, fresh, quick
+from posterity_studies.shared.tempering import tempered_probabilities
+from posterity_studies.studies.small_data.reading import factor, needed, published, samples
 
 
 def small():
@@ -101,18 +100,6 @@ def test_curvature_says_nothing_of_a_dead_unit():
     assert curvature["0"].left[2].abs().max() == 0
 
 
-def test_interval_of_five_is_students():
-    mean, half = interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert mean == 3
-    assert half == pytest.approx(2.776 * math.sqrt(2.5 / 5), rel=1e-6)
-    assert math.isnan(interval([1.0])[1])
-
-
-def test_pairing_takes_the_seeds_that_both_have():
-    assert paired({0: 3.0, 1: 4.0, 2: 9.0}, {0: 1.0, 1: 2.0})[0] == 2
-    assert shown(*paired({0: 1.0}, {1: 1.0})) == "–"
-
-
 def test_images_needed_lie_between_sizes_on_a_logarithmic_line():
     assert needed({1: 10.0, 100: 90.0}, 50) == pytest.approx(10)
     assert needed({1: 60.0, 10: 90.0}, 50) == 1
@@ -138,8 +125,8 @@ def test_seed_told_by_two_cells_counts_once():
 
 
 def test_linearised_baseline_never_takes_one_set_of_inputs_for_another():
-    from posterity_studies.calibration.methods import METHODS
-    from posterity_studies.tasks import Task
+    from posterity_studies.shared.tasks import Task
+    from posterity_studies.studies.calibration.methods import METHODS
 
     model = fresh(0)
     images = torch.rand(12, 1, 28, 28)

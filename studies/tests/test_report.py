@@ -7,9 +7,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from toy import run_toy, toy
+
 from posterity_studies import STUDIES, Outcome, Verdict, latest, markdown, report
 from posterity_studies.folders import SHIPPED
-from toy import run_toy, toy
 
 PAGES = Path(__file__).parents[2] / "docs" / "studies"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

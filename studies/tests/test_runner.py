@@ -6,11 +6,11 @@ import random
 import time
 
 import pytest
-from posterity_studies import Preset, latest, ledger, run
-from posterity_studies.errors import NoResults, ResultsBusy, WorkerDied
 from toy import CELLS, dying, failing, run_toy, toy
 
 from posterity.errors import NotFinite
+from posterity_studies import Preset, latest, ledger, run
+from posterity_studies.errors import NoResults, ResultsBusy, WorkerDied
 
 
 def contents(folder):

@@ -5,9 +5,10 @@ import struct
 
 import numpy as np
 import pytest
+
 from posterity_studies import Preset, Verdict, find, markdown, report, run, save_figure
-from posterity_studies.calibration.cells import foreign
-from posterity_studies.sources import data_set, source_prior
+from posterity_studies.shared.sources import data_set, source_prior
+from posterity_studies.studies.calibration.cells import foreign
 
 
 def idx(array):

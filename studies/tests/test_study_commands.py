@@ -3,12 +3,12 @@
 from importlib.metadata import version
 
 import pytest
-from posterity_studies import STUDIES, Preset, find, ledger
 from toy import interrupted, toy
 from typer.testing import CliRunner
 
 from posterity import __version__
 from posterity.cli import app
+from posterity_studies import STUDIES, Preset, find, ledger
 
 
 def call(*arguments):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
-from posterity_studies import Arguments, Preset, Record, Study, Table, Values, grid, run
 
 from posterity.errors import NotFinite
+from posterity_studies import Arguments, Preset, Record, Study, Table, Values, grid, run
 
 CELLS = grid(row=range(6), column=["a", "b", "c", "d"])
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from posterity_studies.runner import Watch
+from posterity_studies.engine.runner import Watch
 
 SHARE = 10
 """In a log, a line for every tenth of the cells."""

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 import posterity_studies as studies
-from posterity_studies import Preset, Record, Study, Table, datasets
+from posterity_studies import Preset, Record, Study, Table
 from posterity_studies.cli.progress import watching
 from posterity_studies.folders import RUNS, SHIPPED, cache
+from posterity_studies.shared import datasets
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce what the paper claims, and see where we differ.")
 

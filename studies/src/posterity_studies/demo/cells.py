@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -10,13 +11,42 @@ from torch import Tensor
 
 import posterity as pt
 from posterity.predictive.prediction import categorical_entropy
-from posterity_studies.declaration import Arguments, Values
-from posterity_studies.demo.data import Split, photographs, split
 from posterity_studies.demo.methods import Fitted, fit
+from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.datasets.digits import Pair, digits, photographs
 
 DRAWS = 20
+
 IMAGES = 300
 """Draws of the weights, and test images, for the curves over temperature."""
+
+VALIDATION = 5
+"""Images per class that choose every method's strength."""
+
+POOL = 20
+"""Images per class that training sets are taken from; smaller ones lie inside larger ones."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """One seed's draw of the target: no image is in two parts."""
+
+    train: Pair
+    validation: Pair
+    test: Pair
+
+
+def split(per_class: int, seed: int) -> Split:
+    """The same validation and test images for every method and every size of training set."""
+    x, y = digits()
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
+    ranked = [order[y[order] == digit] for digit in range(10)]
+    validation = torch.cat([r[:VALIDATION] for r in ranked])
+    train = torch.cat([r[VALIDATION : VALIDATION + per_class] for r in ranked])
+    test = torch.cat([r[VALIDATION + POOL :] for r in ranked])
+    # Mixed, so that the first few hundred are of all classes.
+    test = test[torch.randperm(len(test), generator=torch.Generator().manual_seed(seed))]
+    return Split(*((x[part], y[part]) for part in (train, validation, test)))
 
 
 def cell(path: Path, arguments: Arguments, generator: torch.Generator) -> Values:

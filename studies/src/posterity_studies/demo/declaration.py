@@ -7,12 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from posterity_studies.declaration import Preset, Study, grid
 from posterity_studies.demo.cells import cell
 from posterity_studies.demo.methods import METHODS
-from posterity_studies.demo.plots import draw
+from posterity_studies.demo.showing import draw, tables
 from posterity_studies.demo.source import fingerprint
-from posterity_studies.demo.tables import tables
+from posterity_studies.engine.declaration import Preset, Study, grid
 
 TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 0.3, 1.0)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity_studies.demo.data import Pair
 from posterity_studies.demo.source import at_mean, fresh
+from posterity_studies.shared.datasets.digits import Pair
 
 BATCH = 32
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from posterity_studies.declaration import Record, Table
-from posterity_studies.demo import plots
-from posterity_studies.demo.cells import DRAWS
-from posterity_studies.demo.comparison import seeds, sizes
-from posterity_studies.demo.data import VALIDATION
+from posterity_studies.demo import showing
+from posterity_studies.demo.cells import DRAWS, VALIDATION
 from posterity_studies.demo.methods import METHODS
-from posterity_studies.demo.tables import KEY, tables
-from posterity_studies.demo.verdict import on_temperature, verdict
+from posterity_studies.demo.reading import on_temperature, seeds, sizes, verdict
+from posterity_studies.demo.showing import KEY, tables
+from posterity_studies.engine.declaration import Record, Table
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#222223;--dim:#5c5c60;--grid:#dededf;--paper:#fcfcfa;--card:#fff;
@@ -50,21 +48,21 @@ def page(records: Sequence[Record], command: str) -> str:
         "<h2>Small data</h2>",
         "<p>Every measure so that low is good, on logarithmic axes. Bars are 95 % intervals of the mean over seeds.</p>",
         _key(),
-        _panels("", [(f"{n} by images per class", plots.small_data(records, n)) for n in plots.SMALL_DATA]),
+        _panels("", [(f"{n} by images per class", showing.small_data(records, n)) for n in showing.SMALL_DATA]),
         "<h2>Beside the learned prior</h2>",
         f"<p>The learned prior's own figures, then each rival's difference from it, paired by seed. {KEY}</p>",
         *map(_table, tables(records)),
         "<h2>Reliability</h2>",
         f"<p>With {few} per class. On the dashed line confidence is deserved, below it too high. "
         "Pale bars: the share of predictions.</p>",
-        _panels("four", [(f"reliability of {m}", plots.reliability(records, m, few)) for m in METHODS]),
+        _panels("four", [(f"reliability of {m}", showing.reliability(records, m, few)) for m in METHODS]),
     ]
     if curve:
         parts += [
             "<h2>Cold posteriors</h2>",
             f"<p>{_curve(curve)} {escape(on_temperature(curve))}</p>",
             _key(("learned", "centred"), "solid: sampled, dashed: linearised, dotted: no uncertainty (MAP)"),
-            _panels("", [(f"{m} over temperature", plots.temperature(records, m)) for m in ("accuracy", "nll")]),
+            _panels("", [(f"{m} over temperature", showing.temperature(records, m)) for m in ("accuracy", "nll")]),
         ]
     parts += [
         "<h2>What was compared</h2>",
@@ -131,7 +129,7 @@ def _key(methods: Sequence[str] = tuple(METHODS), more: str = "") -> str:
 
 
 def _panels(kind: str, figures: Sequence[tuple[str, object]]) -> str:
-    drawn = (f"<figure>{plots.svg(figure, name)}</figure>" for name, figure in figures)  # type: ignore[arg-type]
+    drawn = (f"<figure>{showing.svg(figure, name)}</figure>" for name, figure in figures)  # type: ignore[arg-type]
     return f"<div class='panels {kind}'>{''.join(drawn)}</div>"
 
 

@@ -11,8 +11,8 @@ from torch import nn
 import posterity as pt
 from posterity.blocks import find_blocks, write_blocks
 from posterity.lenet import lenet5
-from posterity_studies.datasets import per_class
-from posterity_studies.demo.data import source
+from posterity_studies.shared.datasets import per_class
+from posterity_studies.shared.datasets.digits import mnist_sample
 
 
 def learn_prior(path: Path, images: int, epochs: int, progress: bool = True) -> None:
@@ -25,7 +25,7 @@ def learn_prior(path: Path, images: int, epochs: int, progress: bool = True) -> 
     generator = torch.Generator().manual_seed(0)
     fit = pt.learn(
         fresh(seed=0),
-        per_class(source(), images, generator),
+        per_class(mnist_sample(), images, generator),
         training={"lr": 2e-3, "epochs": epochs, "batch_size": 128},
         generator=generator,
         progress=progress,

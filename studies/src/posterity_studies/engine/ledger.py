@@ -1,0 +1,86 @@
+"""The results file: one JSON line per finished cell, safe against a kill at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from posterity_studies.engine.declaration import Cell, Record
+from posterity_studies.errors import DamagedResults, ResultsBusy
+
+
+class Ledger:
+    """Results of one study. Reading is free to all; appending needs `writing()`, which one run holds at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records = _read(path)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the file against other runs, with its end clean and its contents read afresh.
+
+        The operating system drops the lock with the process, so a killed run leaves none behind.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path.with_name(f".{self.path.stem}.lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise ResultsBusy(
+                f"{self.path} is being written by another run: wait for it, stop it, or choose another folder "
+                "with --results."
+            ) from None
+        try:
+            _drop_torn_end(self.path)
+            self.records = _read(self.path)
+            yield
+        finally:
+            lock.release()
+
+    def append(self, record: Record) -> None:
+        """Put one record on disk before returning: one write, so a kill leaves a whole line or a torn end."""
+        line = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False) + "\n"
+        with open(self.path, "ab", buffering=0) as file:
+            file.write(line.encode())
+            os.fsync(file.fileno())
+        self.records[record.key] = record
+
+    def of(self, cells: Iterable[Cell]) -> list[Record]:
+        """The records of these cells, in their order; those not computed yet are left out."""
+        return [self.records[cell.key] for cell in cells if cell.key in self.records]
+
+    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
+        return [cell for cell in cells if cell.key not in self.records]
+
+
+def _read(path: Path) -> dict[str, Record]:
+    whole = path.read_bytes() if path.exists() else b""
+    records: dict[str, Record] = {}
+    # What follows the last newline is a line that a kill tore: not a result, and not damage either.
+    for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
+        try:
+            record = Record(**json.loads(line))
+        except (TypeError, ValueError) as error:
+            raise DamagedResults(
+                f"{path}, line {number} is not a result ({error}): restore the file, or delete that line and its "
+                "cell will be computed again."
+            ) from None
+        records.setdefault(record.key, record)
+    return records
+
+
+def _drop_torn_end(path: Path) -> None:
+    if not path.exists():
+        return
+    whole = path.read_bytes()
+    if (keep := whole.rfind(b"\n") + 1) < len(whole):
+        with open(path, "r+b") as file:
+            file.truncate(keep)
+            os.fsync(file.fileno())

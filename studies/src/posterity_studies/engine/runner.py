@@ -1,0 +1,70 @@
+"""Bring a study's results up to date: compute what is missing, keep each cell the moment it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from posterity_studies.engine.cluster import spread
+from posterity_studies.engine.declaration import Preset, Record, Study
+from posterity_studies.engine.ledger import Ledger
+from posterity_studies.engine.processes import compute
+from posterity_studies.errors import NoResults
+
+Watch = Callable[[int, int], None]
+"""Told, at the start and after every cell, how many cells are kept and how many there are."""
+
+
+def ledger(study: Study, folder: Path) -> Ledger:
+    return Ledger(folder / f"{study.id}.jsonl")
+
+
+def run(
+    study: Study,
+    preset: Preset,
+    folder: Path,
+    workers: int = 1,
+    watch: Watch = lambda kept, total: None,
+    cluster: str | None = None,
+) -> list[Record]:
+    """All records of a preset, in the order of its grid. Cells found in the results file are not computed again.
+
+    `cluster` is the address of a Dask scheduler whose workers compute instead of this machine's.
+
+    A kill at any moment loses at most the cells being computed. The outcome depends neither on the number of
+    workers nor on the order in which they finish.
+    """
+    book = ledger(study, folder)
+    cells = study.cells(preset)
+    with book.writing():
+        missing = book.missing(cells)
+        kept = len(cells) - len(missing)
+        watch(kept, len(cells))
+        source = compute(study, missing, workers) if cluster is None else spread(study, missing, cluster)
+        with closing(source) as finished:
+            for record in finished:
+                book.append(record)
+                kept += 1
+                watch(kept, len(cells))
+    return book.of(cells)
+
+
+def latest(study: Study, folder: Path) -> tuple[Preset, list[Record]]:
+    """The largest preset that is complete, or else the one with the most cells, and its records."""
+    book = ledger(study, folder)
+    found = {preset: book.of(study.cells(preset)) for preset in reversed(Preset)}
+    for preset, records in found.items():
+        if len(records) == len(study.grid[preset]):
+            return preset, records
+    preset = max(found, key=lambda name: len(found[name]))
+    if not found[preset]:
+        raise NoResults(f"{book.path} holds no results of this study: `posterity study run {study.id}` makes them.")
+    return preset, found[preset]
+
+
+def save_figure(study: Study, records: list[Record], folder: Path) -> Path:
+    """Draw the study's figure beside its results. The same results give the same file."""
+    path = folder / f"{study.id}.png"
+    study.draw(records).savefig(path, dpi=160, metadata={"Software": None})
+    return path

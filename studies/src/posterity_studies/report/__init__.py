@@ -1,6 +1,0 @@
-"""All studies on one page that needs nothing but itself: claim, verdict, our figures beside the paper's."""
-
-from posterity_studies.report.markdown import markdown
-from posterity_studies.report.page import report
-
-__all__ = ["markdown", "report"]

@@ -1,0 +1,1 @@
+"""What several studies use: data sets, networks, learned priors, tasks, draws, intervals."""

@@ -1,0 +1,56 @@
+"""The three priors that the paper compares, and the network trained to the mode of its posterior under one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from posterity.blocks import find_blocks, write_blocks
+from posterity.gaussian import Gaussian
+from posterity.laplace import isotropic, train
+from posterity_studies.shared.networks import fresh, quick
+from posterity_studies.shared.sources import source_curvature
+from posterity_studies.shared.tasks import Pair
+
+PRIORS = {"learned": "learned", "mean": "isotropic at the mean", "zero": "isotropic at zero"}
+COLOURS = {"learned": "#0072b2", "mean": "#d55e00", "zero": "#009e73"}
+STEPS = 200
+
+
+def prior_of(kind: str, learned: Gaussian, weight: float, precision: float, seed: int = 0) -> Gaussian:
+    """weight · (curvature on the source) + precision · identity, around the learned mean or around zero.
+
+    The sum is kept as it is: both terms, nothing joined.
+    """
+    flat = isotropic(fresh(seed), precision, "zero" if kind == "zero" else learned.mean)
+    if kind != "learned" or not weight:
+        return flat
+    total = {name: flat.precision[name] + source_curvature(learned, name) * weight for name in flat.blocks}
+    return replace(flat, precision=total)
+
+
+def start(kind: str, learned: Gaussian, seed: int) -> nn.Sequential:
+    """A network at the learned weights, or at fresh ones where the prior knows nothing of them."""
+    model = fresh(seed)
+    if kind != "zero":
+        model.load_state_dict(write_blocks(find_blocks(model), dict(learned.mean)))
+    return quick(model)
+
+
+def to_the_mode(
+    model: nn.Module, data: Pair, prior: Gaussian | None, seed: int, steps: int = STEPS, **options: Any
+) -> None:
+    """Train for about this many steps of 256 images, without validation: few images are all needed."""
+    epochs = max(1, round(steps / math.ceil(len(data[0]) / 256)))
+    settings: dict[str, Any] = {
+        "validation": None,
+        "epochs": epochs,
+        "stop_after": epochs,
+        "lr": 1e-3,
+        "progress": False,
+    }
+    train(model, data, prior, generator=torch.Generator().manual_seed(seed), **(settings | options))

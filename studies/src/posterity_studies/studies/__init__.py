@@ -1,0 +1,1 @@
+"""The studies, a folder each: `declaration`, `cells`, `reading`, `showing`."""

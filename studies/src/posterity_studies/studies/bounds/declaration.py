@@ -1,0 +1,99 @@
+"""The ladder as a study: five rungs of the paper, three of ours."""
+
+from __future__ import annotations
+
+from posterity_studies.engine.declaration import Preset, Study, grid
+from posterity_studies.studies.bounds.cells import cell
+from posterity_studies.studies.bounds.paper import PAPER_GAMMA
+from posterity_studies.studies.bounds.reading import verdict
+from posterity_studies.studies.bounds.showing import draw, tables
+
+STAGES = ["isotropic", "learned", "projected", "ours"]
+
+STUDY = Study(
+    id="bounds",
+    claim="Each step of the method tightens the bound on NotMNIST.",
+    paper="Fig. 2a",
+    data="MNIST → NotMNIST, 10,656 images, LeNet-5",
+    verdict=verdict,
+    grid={
+        Preset.smoke: grid(
+            stage=STAGES,
+            source=[400],
+            examples=[300],
+            gamma=[1e-3],
+            strength=[[0.01, 100.0]],
+            epochs=[2],
+            adam=[50],
+            optimise=[1],
+            searched=[10],
+            tested=[50],
+            draws=[5],
+            seed=[0],
+        ),
+        Preset.cpu: [
+            *grid(
+                stage=["isotropic", "learned"],
+                source=[60000],
+                examples=[11840],
+                gamma=[PAPER_GAMMA],
+                strength=[[0.01, 100.0]],
+                epochs=[25],
+                adam=[500],
+                optimise=[12],
+                searched=[100],
+                tested=[500],
+                draws=[100],
+                seed=range(5),
+            ),
+            *grid(
+                stage=STAGES,
+                source=[60000],
+                examples=[11840],
+                gamma=[100.0],
+                share=[0.01],
+                strength=[[0.01, 100.0]],
+                epochs=[12],
+                adam=[300],
+                optimise=[10],
+                searched=[100],
+                temperatures=[6],
+                tested=[300],
+                draws=[50],
+                seed=range(5),
+            ),
+        ],
+        Preset.paper: grid(
+            stage=STAGES,
+            source=[60000],
+            examples=[11840],
+            gamma=[1e-3, 1e-5, 1e-8],
+            strength=[[0.01, 100.0]],
+            epochs=[100],
+            adam=[3000],
+            optimise=[100],
+            searched=[1184],
+            tested=[10000],
+            draws=[100],
+            seed=range(5),
+        ),
+    },
+    cell=cell,
+    tables=tables,
+    draw=draw,
+    notes=(
+        "Estimates are the paper's: Catoni's bound with the best c chosen afterwards, and McAllester's, at ε = 0.1, both with "
+        "the error of the averaged predictor (50 or 100 draws) where the theorems speak of single draws. They are not bounds: "
+        "the baseline's, 0.59, is below the error of its own draws on the very images it was trained on, 0.66.",
+        "Certificates hold with probability 0.95 over images and draws; they are taken at the error of single draws.",
+        "Two ladders: at the paper's γ = 1e-3, and at γ = 100 with a hundredth of the source's curvature, one of 16 priors that "
+        "were declared; certificates of our last two rungs pay for that choice.",
+        "Grid search goes up, not down: it looks for accuracy on validation images and finds it in cold temperatures. At γ = 100 "
+        "the error of a draw falls from 0.66 to 0.13 while KL grows fifteenfold; a bound minds the second more. The learned "
+        "prior under the same search has the same trouble. Scales chosen by the bound itself are what makes a learned prior pay.",
+        "Projection changes little: at this γ the posterior's mode is near the bound's already.",
+        "At the paper's γ Catoni's value is one for all scales, so that neither search has a slope to follow: what they return "
+        "there means nothing. KL of that size comes from the nearest single pair and from units that never fire.",
+        "Posteriors of the paper's rungs are around one nearest pair, as published. The last rung keeps the exact sum.",
+    ),
+)

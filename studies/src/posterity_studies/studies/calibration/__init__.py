@@ -1,0 +1,1 @@
+"""Calibration after few images: eight methods tuned on the same images, NLL, ECE and foreign images."""

@@ -1,0 +1,155 @@
+"""One certificate: how its prior was learned, what certifies it, and what a test set says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.algebra import Matrix
+from posterity.blocks import find_blocks, write_blocks
+from posterity.curvature import KFOC
+from posterity.curvature.batches import Batch
+from posterity.gaussian import Gaussian
+from posterity.laplace import train
+from posterity.lenet import lenet5
+from posterity.pacbayes import Certificate, certify, gibbs_risk, klinv, optimise_posterior
+from posterity.workflow import split_prior
+from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.augmentation import Affine
+from posterity_studies.shared.datasets import images
+from posterity_studies.shared.handed_down import STRENGTHS, at_strength, mnist_prior, start_at
+from posterity_studies.shared.networks import fresh
+
+NETWORKS = {"lenet5": lenet5}
+
+
+def cell(arguments: Arguments, generator: torch.Generator) -> Values:
+    """The certificate, its parts, and the errors on test images that nothing has seen."""
+    return _split(arguments, generator) if arguments["share"] else _alone(arguments, generator)
+
+
+def _split(arguments: Arguments, generator: torch.Generator) -> Values:
+    """A prior refined on a share of the target's images; the rest certifies."""
+    data = images(arguments["target"])
+    x, y = _some(data.train, arguments["examples"], generator)
+    with torch.random.fork_rng():
+        torch.manual_seed(arguments["seed"])
+        model: nn.Module = NETWORKS[arguments["network"]]()
+    source = arguments["source"]
+    prior = None
+    if source:
+        prior = at_strength(mnist_prior(source), *arguments["strength"])
+        start_at(model, prior)
+    refined = split_prior(
+        model,
+        (x, y),
+        prior,
+        share=arguments["share"],
+        tolerance=arguments.get("tolerance", 0.002),
+        generator=generator,
+        progress=False,
+        estimator=KFOC(),
+        training={
+            "epochs": arguments["epochs"],
+            "lr": arguments["lr"],
+            "batch_size": 128,
+            "augment": Affine(0.1, arguments["seed"]) if arguments["augment"] else None,
+        },
+    )
+    before = refined.certify(grid=arguments.get("grid", 1), generator=generator, progress=False)
+    values: dict[str, Any] = {"temperature": refined.temperature} | _values(before)
+    if arguments["optimise"]:
+        posterior = optimise_posterior(
+            model,
+            refined.prior,
+            refined.prior,
+            refined.rest,
+            epochs=arguments["optimise"],
+            lr=1e-4,
+            generator=generator,
+            progress=False,
+        )
+        after = certify(model, posterior, refined.prior, refined.rest, generator=generator, progress=False)
+        values |= {f"optimised {name}": value for name, value in _values(after).items()}
+        values["optimised test gibbs"] = _round(_gibbs(model, posterior, data.test, generator))
+    values["test gibbs"] = _round(_gibbs(model, refined.prior, data.test, generator))
+    values["test mode"] = _round(_error(model, refined.prior.mean, data.test))
+    return values
+
+
+def _alone(arguments: Arguments, generator: torch.Generator) -> Values:
+    """The source's prior as it is, and a posterior optimised for the bound on all of the target's images."""
+    data = images(arguments["target"])
+    x, y = _some(data.train, arguments["examples"], generator)
+    model = fresh(arguments["seed"])
+    prior = at_strength(mnist_prior(arguments["source"]), *arguments["strength"])
+    start = Gaussian(prior.mean, {name: _halved(m) for name, m in prior.precision.items()}, prior.card)
+    posterior = optimise_posterior(
+        model, start, prior, (x, y), epochs=arguments["optimise"], generator=generator, progress=False
+    )
+    found = certify(model, posterior, prior, (x, y), grid=len(STRENGTHS), generator=generator, progress=False)
+    return {
+        **_values(found),
+        "comparator": _round(_comparator(model, prior, (x, y), arguments["epochs"], generator)),
+        "test gibbs": _round(_gibbs(model, posterior, data.test, generator)),
+        "test mode": _round(_error(model, posterior.mean, data.test)),
+    }
+
+
+def _comparator(
+    model: nn.Module, prior: Gaussian, data: tuple[Tensor, Tensor], epochs: int, generator: torch.Generator
+) -> float:
+    """What one would do without PAC-Bayes: train on four fifths, and bound the error by the other fifth."""
+    order = torch.randperm(len(data[1]), generator=generator)
+    held, rest = order[: len(order) // 5], order[len(order) // 5 :]
+    start_at(model, prior)
+    train(model, (data[0][rest], data[1][rest]), prior, epochs=epochs, generator=generator, progress=False)
+    error = _error(model, None, (data[0][held], data[1][held]))
+    return klinv(error, math.log(1 / 0.05) / len(held))
+
+
+def _values(c: Certificate) -> dict[str, Any]:
+    return {
+        "bound": _round(c.bound),
+        "holdout": _round(c.holdout.bound),
+        "gibbs": _round(c.gibbs),
+        "kl": float(f"{c.kl:.5g}"),
+        "n": c.n,
+        "replicates": c.replicates,
+        "free": _round(c.recomputed_without_kl()),
+    }
+
+
+def _halved(matrix: Matrix) -> Matrix:
+    """Half the variance: draws from a prior itself are too wild to learn from."""
+    return matrix * 2.0
+
+
+def _some(data: tuple[Tensor, Tensor], n: int | None, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    if n is None:
+        return data
+    kept = torch.randperm(len(data[1]), generator=generator)[:n]
+    return data[0][kept], data[1][kept]
+
+
+def _gibbs(model: nn.Module, posterior: Gaussian, data: tuple[Tensor, Tensor], generator: torch.Generator) -> float:
+    return gibbs_risk(model, posterior, data, passes=1, generator=generator, progress=False).error
+
+
+@torch.no_grad()
+def _error(model: nn.Module, mean: Any, data: tuple[Tensor, Tensor]) -> float:
+    weights = None
+    if mean is not None:
+        weights = write_blocks(find_blocks(model), {name: matrix.float() for name, matrix in mean.items()})
+    wrong = 0
+    for images_, labels in zip(data[0].split(1000), data[1].split(1000), strict=True):
+        outputs = Batch((images_,), {}, labels).outputs(model.eval(), weights)
+        wrong += int((outputs.argmax(1) != labels).sum())
+    return wrong / len(data[1])
+
+
+def _round(x: float) -> float:
+    return float(f"{x:.5g}")

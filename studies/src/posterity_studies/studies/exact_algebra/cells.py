@@ -1,0 +1,72 @@
+"""What exact sums and one number change: bounds under each way to choose scales, and the price of a single pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from posterity.algebra import relative_error
+from posterity.curvature import KFOC, estimate
+from posterity.laplace import Scales, update
+from posterity.pacbayes import Landscape, PerLayer, catoni_best, mcallester, one_number, per_layer
+from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.drawing import noise_of
+from posterity_studies.shared.paper import DELTA
+from posterity_studies.shared.priors import prior_of, start, to_the_mode
+from posterity_studies.shared.sources import data_set, source_prior
+from posterity_studies.shared.tempering import accuracy, tempered_probabilities
+
+GRID = [0.01, 0.1, 0.3, 0.5, 0.8, 0.9, 0.99, 1.0, 2.0]
+"""The paper's α and β."""
+
+
+def cell(arguments: Arguments, generator: torch.Generator) -> Values:
+    """Catoni and McAllester values by way of choosing scales; errors, KL and accuracy of the nearest pair beside the sum."""
+    seed = arguments["seed"]
+    learned = source_prior("mnist", arguments["examples"], 1e-5)
+    data = data_set("notmnist")
+    model = start("learned", learned, seed)
+    prior = prior_of("learned", learned, 0.01, arguments["gamma"], seed).compress()
+    to_the_mode(model, data.train, prior, seed, steps=arguments["steps"])
+    curvature = estimate(model, data.train, KFOC(), generator=generator, progress=False)
+    landscape = Landscape.of(prior, model, curvature)
+    found = {
+        "untuned": Scales(),
+        "grid": min((Scales(a, b) for a in GRID for b in GRID), key=lambda s: _catoni(landscape, s)),
+        "per layer": per_layer(landscape, search=PerLayer(arguments["adam"])).scales,
+        "one number": one_number(landscape).scales,
+    }
+    values: dict[str, Any] = {"count": curvature.count}
+    for name, scales in found.items():
+        values[f"{name} catoni"] = round(_catoni(landscape, scales), 6)
+        values[f"{name} mcallester"] = round(
+            mcallester(landscape.aer(scales), landscape.kl(scales), landscape.count, DELTA), 6
+        )
+    return values | _single_pair(model, prior, curvature, found["one number"], arguments, generator)
+
+
+def _single_pair(
+    model: Any, prior: Any, curvature: Any, scales: Scales, arguments: Arguments, generator: torch.Generator
+) -> dict[str, Any]:
+    exact = update(prior, model, curvature, scales)
+    pair = exact.compress()
+    data = data_set("notmnist")
+    kept = torch.randperm(len(data.test[0]), generator=torch.Generator().manual_seed(arguments["seed"]))[
+        : arguments["tested"]
+    ]
+    x, y = data.test[0][kept], data.test[1][kept]
+    values: dict[str, Any] = {}
+    for name, posterior in (("exact", exact), ("pair", pair)):
+        values[f"{name} kl"] = round(float(posterior.kl(prior)), 2)
+        noise = noise_of("free", posterior, {}, arguments["draws"], generator)
+        values[f"{name} sampled"] = accuracy(tempered_probabilities(model, noise, x, [1.0])[1.0], y)
+    for block in exact.blocks:
+        a, b = exact.precision[block], pair.precision[block]
+        values[f"error {block}"] = float(f"{float(relative_error(a, b)):.4g}")  # type: ignore[arg-type]
+        values[f"logdet {block}"] = float(f"{float(b.logdet() - a.logdet()) / a.size:.4g}")
+    return values
+
+
+def _catoni(landscape: Landscape, scales: Scales) -> float:
+    return catoni_best(landscape.aer(scales), landscape.kl(scales), landscape.count, DELTA)[0]

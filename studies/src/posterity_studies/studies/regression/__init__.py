@@ -1,0 +1,1 @@
+"""Regression on UCI sets with their standard splits: what weight uncertainty adds to a small network."""

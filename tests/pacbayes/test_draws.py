@@ -9,7 +9,7 @@ from torch import nn
 import posterity as pt
 from posterity.blocks import find_blocks
 from posterity.curvature.batches import Batch
-from posterity.gaussian.spread import Spread
+from posterity.gaussian.spread import FrameSpread, Spread
 from posterity.pacbayes.draws import DrawnNetwork
 
 
@@ -96,7 +96,7 @@ def test_gradients_reach_means_and_deviations():
     drawn, _, batch = network(model, x)
     drawn.look(batch)
     for name, spread in drawn.spreads.items():
-        free = Spread(
+        free = FrameSpread(
             spread.mean.clone().requires_grad_(), spread.left, spread.right, spread.deviation.requires_grad_()
         )
         drawn.spreads = {**drawn.spreads, name: free}

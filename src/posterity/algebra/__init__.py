@@ -1,9 +1,10 @@
 """Structured symmetric matrices over a layer's weights: exact operators, and approximations by name."""
 
-from posterity.algebra.base import Frame, Matrix
+from posterity.algebra.base import Matrix
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import DiagonalMatrix
 from posterity.algebra.eigen import Basis, JointEigen
+from posterity.algebra.frame import Frame
 from posterity.algebra.identity import ScaledIdentity, scaled_identity
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error

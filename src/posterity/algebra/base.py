@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.errors import SizeMismatch
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """A basis in which a definite matrix is diagonal: (left ⊗ right) · matrix · (left ⊗ right)ᵀ = diag(values)."""
-
-    left: Float[Tensor, "*b out out"]
-    right: Float[Tensor, "*b inp inp"]
-    values: Float[Tensor, "*batch out inp"]
-
-
-def identity_frame(values: Float[Tensor, "*batch out inp"], over: tuple[int, int]) -> Frame:
-    left, right = (torch.eye(n, dtype=torch.float64, device=values.device) for n in over)
-    return Frame(left, right, values)
+from posterity.algebra.frame import Frame
+from posterity.errors import NotExact, SizeMismatch
 
 
 class Matrix(ABC):
@@ -58,26 +44,14 @@ class Matrix(ABC):
         """This matrix times vec(v), as a matrix again."""
 
     @abstractmethod
-    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        """The w with `self @ w == v`."""
-
-    @abstractmethod
     def logdet(self) -> Float[Tensor, "*batch"]: ...
 
     @abstractmethod
     def trace(self) -> Float[Tensor, "*batch"]: ...
 
     @abstractmethod
-    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
-        """n independent draws from the centred normal whose *precision* is this matrix."""
-
-    @abstractmethod
     def dense(self) -> Float[Tensor, "*batch size size"]:
         """The full (out·inp)² matrix: for tests and small problems."""
-
-    @abstractmethod
-    def frame(self) -> Frame:
-        """This (definite) matrix as (A⊗B) diag(values) (A⊗B)ᵀ, told by the inverses of A and B, in float64."""
 
     @abstractmethod
     def diagonal_in(
@@ -114,6 +88,44 @@ class Matrix(ABC):
         """vec(v)ᵀ · self · vec(v)."""
         return (v * self.matmul(v)).sum((-2, -1))
 
+    def frame(self) -> Frame:
+        """The two bases in which this (definite) matrix is diagonal, in float64. Computed once and kept.
+
+        Where a gradient is wanted nothing is kept. `NotExact` where there are no such bases, as for a dense matrix.
+        """
+        kept: Frame | None = self.__dict__.get("_frame")
+        if kept is not None:
+            return kept
+        # What is kept must serve later, whatever mode is on now: no tensor of inference mode, and no lost gradient.
+        with torch.inference_mode(False), torch.enable_grad():
+            made = self._factorise()
+        if made.requires_grad:
+            return made if torch.is_grad_enabled() else made.detach()
+        self.__dict__["_frame"] = made
+        return made
+
+    def _factorise(self) -> Frame:
+        raise NotExact(
+            f"a {type(self).__name__} over {self.shape[0]}×{self.shape[1]} is not diagonal in a product of two bases: use "
+            "`solve`, `whiten` or `trace_of`."
+        )
+
+    def _scaled_frame(self, scalar: float | Tensor, into: Matrix) -> None:
+        """Hand this matrix's frame on to a multiple of it, if it is there."""
+        if "_frame" in self.__dict__ and isinstance(scalar, float | int) and scalar > 0:
+            into.__dict__["_frame"] = self.__dict__["_frame"].scaled(float(scalar))
+
+    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        """The w with `self @ w == v`."""
+        v, frame = self._fits(v), self.frame()
+        return frame.back(frame.into(v.double()) / frame.values).to(v.dtype)
+
+    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
+        """n independent draws from the centred normal whose *precision* is this matrix."""
+        frame = self.frame()
+        z = standard_normal(n, frame.values, (*self.batch, *self.shape), generator)
+        return frame.back(z * frame.values.rsqrt()).to(self.dtype)
+
     def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
         """tr(other · self⁻¹), exactly, whatever the two structures: in this one's frame only a diagonal is needed."""
         self._same_shape(other)
@@ -123,7 +135,7 @@ class Matrix(ABC):
     def whiten(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         """Some linear map of v with <whiten(u), whiten(v)> = <u, self⁻¹ v>, in float64."""
         frame = self.frame()
-        return (frame.left @ self._fits(v).double() @ frame.right.mT) * frame.values.rsqrt()
+        return frame.into(self._fits(v).double()) * frame.values.rsqrt()
 
     @property
     def size(self) -> int:
@@ -148,7 +160,7 @@ class Matrix(ABC):
 
 
 class Valued(Matrix):
-    """A matrix told by one tensor of values shaped like the block, which decides its batch, precision and device."""
+    """A matrix given by one tensor of values shaped like the block, which decides its batch, precision and device."""
 
     values: Tensor
 

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Frame, Matrix, Valued, per_matrix, standard_normal
-from posterity.errors import NotExact, SizeMismatch
+from posterity.algebra.base import Matrix, Valued, per_matrix, standard_normal
+from posterity.errors import SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +60,6 @@ class DenseMatrix(Valued):
 
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return self.values
-
-    def frame(self) -> Frame:
-        raise NotExact(
-            f"a dense {self.size}×{self.size} matrix is not diagonal in a product of two bases: use `whiten` or `trace_of`."
-        )
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         frame = torch.einsum("...ij,...kl->...ikjl", left, right).flatten(-4, -3).flatten(-2)

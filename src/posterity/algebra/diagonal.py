@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Frame, Matrix, Valued, identity_frame, per_matrix, standard_normal
+from posterity.algebra.base import Matrix, Valued, per_matrix
 from posterity.algebra.dense import DenseMatrix
+from posterity.algebra.frame import Frame, IdentityFrame
 from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import NotExact, NotSquare
 
@@ -32,25 +33,17 @@ class DiagonalMatrix(Valued):
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         return self.values * self._fits(v)
 
-    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        v = self._fits(v)
-        return (v / self._positive()).to(v.dtype)
-
     def logdet(self) -> Float[Tensor, "*batch"]:
         return self._positive().log().sum((-2, -1))
 
     def trace(self) -> Float[Tensor, "*batch"]:
         return self.values.sum((-2, -1))
 
-    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
-        z = standard_normal(n, self.values, tuple(self.values.shape), generator)
-        return (z * self._positive().rsqrt()).to(self.dtype)
-
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return torch.diag_embed(self.values.flatten(-2))
 
-    def frame(self) -> Frame:
-        return identity_frame(self._positive(), self.shape)
+    def _factorise(self) -> Frame:
+        return IdentityFrame(self._positive())
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         return left.square() @ self.values.to(left.dtype) @ right.square().mT

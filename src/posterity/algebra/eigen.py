@@ -16,8 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Frame, Matrix, Valued, per_matrix, standard_normal
+from posterity.algebra.base import Matrix, Valued, per_matrix
 from posterity.algebra.dense import DenseMatrix
+from posterity.algebra.frame import Frame
 from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import NotExact, NotPositiveDefinite, SizeMismatch
 
@@ -96,11 +97,6 @@ class JointEigen(Valued):
         a, b = self.left.matrix.to(v.dtype), self.right.matrix.to(v.dtype)
         return a @ (self.values * (a.mT @ v @ b)) @ b.mT
 
-    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        v = self._fits(v)
-        a, b = self.left.inverse.double(), self.right.inverse.double()
-        return (a.mT @ ((a @ v.double() @ b.mT) / self._positive()) @ b).to(v.dtype)
-
     def logdet(self) -> Float[Tensor, "*batch"]:
         out, inp = self.shape
         frame = 2 * (inp * self.left.logabsdet + out * self.right.logabsdet)
@@ -111,18 +107,13 @@ class JointEigen(Valued):
         b = self.right.matrix.square().sum(-2)
         return (a[..., None, :] @ self.values @ b[..., :, None])[..., 0, 0]
 
-    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
-        z = standard_normal(n, self.values, tuple(self.values.shape), generator)
-        scaled = z * self._positive().rsqrt()
-        return (self.left.inverse.double().mT @ scaled @ self.right.inverse.double()).to(self.dtype)
-
     def dense(self) -> Float[Tensor, "*batch size size"]:
         a, b = self.left.matrix, self.right.matrix
         frame = torch.einsum("...ij,...kl->...ikjl", a, b).flatten(-4, -3).flatten(-2)
         full = (frame * self.values.flatten(-2)[..., None, :]) @ frame.mT
         return (full + full.mT) / 2
 
-    def frame(self) -> Frame:
+    def _factorise(self) -> Frame:
         return Frame(self.left.inverse.double(), self.right.inverse.double(), self._positive())
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:

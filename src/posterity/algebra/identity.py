@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Frame, Matrix, identity_frame, standard_normal
+from posterity.algebra.base import Matrix
+from posterity.algebra.frame import Frame, IdentityFrame
 from posterity.errors import SizeMismatch
 
 
@@ -54,25 +55,17 @@ class ScaledIdentity(Matrix):
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         return self._wide() * self._fits(v)
 
-    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        v = self._fits(v)
-        return (v / self._positive()).to(v.dtype)
-
     def logdet(self) -> Float[Tensor, "*batch"]:
         return self.size * self._positive().log()[..., 0, 0]
 
     def trace(self) -> Float[Tensor, "*batch"]:
         return self.size * self.scale
 
-    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
-        z = standard_normal(n, self.scale, (*self.batch, *self.over), generator)
-        return (z * self._positive().rsqrt()).to(self.dtype)
-
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return self._wide() * torch.eye(self.size, dtype=self.dtype, device=self.device)
 
-    def frame(self) -> Frame:
-        return identity_frame(self._positive().expand(*self.batch, *self.over), self.over)
+    def _factorise(self) -> Frame:
+        return IdentityFrame(self._positive().expand(*self.batch, *self.over))
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         return self._wide() * (left.square().sum(-1)[..., :, None] * right.square().sum(-1)[..., None, :])

@@ -15,9 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Frame, Matrix, per_matrix, standard_normal
+from posterity.algebra.base import Matrix, per_matrix
 from posterity.algebra.dense import DenseMatrix, plus_identity
 from posterity.algebra.eigen import Basis, JointEigen
+from posterity.algebra.frame import Frame
 from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import EmptySum, NotExact, SizeMismatch, TooLarge
 
@@ -29,7 +30,7 @@ DENSE_LIMIT = 4096
 class Kronecker(Matrix):
     """left ⊗ right over the row-major vec of an out × inp block: `(L⊗R) vec(W) = vec(L W R)`.
 
-    Products cost two matmuls; solve, log det and draws one Cholesky a side, made once and kept.
+    Products cost two matmuls; solve, log det and draws one inverse Cholesky factor a side, made once and kept.
     """
 
     left: Tensor  # *batch out out
@@ -68,10 +69,6 @@ class Kronecker(Matrix):
     def device(self) -> torch.device:
         return self.left.device
 
-    @cached_property
-    def _factors(self) -> tuple[Tensor, Tensor]:
-        return checks.cholesky(self.left, "Kronecker.left"), checks.cholesky(self.right, "Kronecker.right")
-
     @property
     def is_scaled_identity(self) -> bool:
         """Whether both factors are multiples of the identity: the part of a precision that no data made."""
@@ -94,41 +91,27 @@ class Kronecker(Matrix):
         v = self._fits(v)
         return self.left.to(v.dtype) @ v @ self.right.to(v.dtype)
 
-    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        v = self._fits(v)
-        left, right = self._factors
-        half = torch.cholesky_solve(v.double(), left)
-        return torch.cholesky_solve(half.mT, right).mT.to(v.dtype)
-
     def logdet(self) -> Float[Tensor, "*batch"]:
         out, inp = self.shape
-        left, right = (2 * f.diagonal(dim1=-2, dim2=-1).log().sum(-1) for f in self._factors)
-        return inp * left + out * right
+        frame = self.frame()
+        left, right = (2 * f.diagonal(dim1=-2, dim2=-1).log().sum(-1) for f in (frame.left, frame.right))
+        return frame.values.log().sum((-2, -1)) - inp * left - out * right
 
     def trace(self) -> Float[Tensor, "*batch"]:
         left, right = (x.double().diagonal(dim1=-2, dim2=-1).sum(-1) for x in (self.left, self.right))
         return left * right
 
-    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
-        """Matrix-normal draws L^(-1/2) Z R^(-1/2)ᵀ."""
-        left, right = self._factors
-        z = standard_normal(n, self.left, (*self.batch, *self.shape), generator)
-        half = torch.linalg.solve_triangular(left.mT, z, upper=True)
-        return torch.linalg.solve_triangular(right, half, upper=False, left=False).to(self.dtype)
-
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return torch.einsum("...ij,...kl->...ikjl", self.left, self.right).flatten(-4, -3).flatten(-2)
 
-    def frame(self) -> Frame:
-        left, right = self._factors
-        inverses = [
-            torch.linalg.solve_triangular(
-                f, torch.eye(f.shape[-1], dtype=f.dtype, device=f.device).expand_as(f), upper=False
-            )
-            for f in (left, right)
-        ]
-        ones = torch.ones(*self.batch, *self.shape, dtype=torch.float64, device=self.device)
-        return Frame(inverses[0], inverses[1], ones)
+    def _factorise(self) -> Frame:
+        inverses = []
+        for name, factor in (("left", self.left), ("right", self.right)):
+            lower = checks.cholesky(factor, f"Kronecker.{name}")
+            eye = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+            inverses.append(torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False))
+        one = torch.ones((), dtype=torch.float64, device=self.device)
+        return Frame(inverses[0], inverses[1], one.expand(*self.batch, *self.shape))
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         rows = ((left @ self.left.to(left.dtype)) * left).sum(-1)
@@ -160,8 +143,11 @@ class Kronecker(Matrix):
     def __mul__(self, scalar: float | Tensor) -> Kronecker:
         # The scale goes to the smaller factor: fewer entries to touch, the same product.
         if self.left.numel() <= self.right.numel():
-            return Kronecker.unchecked(self.left * per_matrix(scalar), self.right)
-        return Kronecker.unchecked(self.left, self.right * per_matrix(scalar))
+            product = Kronecker.unchecked(self.left * per_matrix(scalar), self.right)
+        else:
+            product = Kronecker.unchecked(self.left, self.right * per_matrix(scalar))
+        self._scaled_frame(scalar, product)
+        return product
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,7 +255,10 @@ class KroneckerSum(Matrix):
         )
 
     def __mul__(self, scalar: float | Tensor) -> KroneckerSum:
-        return KroneckerSum([term * scalar for term in self.terms])
+        product = KroneckerSum([term * scalar for term in self.terms])
+        if "_exact" in self.__dict__ and isinstance(scalar, float | int) and scalar > 0:
+            product.__dict__["_exact"] = self._exact * scalar
+        return product
 
 
 def _definite(term: Kronecker) -> bool:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import DenseMatrix, JointEigen, KroneckerSum, Matrix, nearest, relative_error
+from posterity.algebra import JointEigen, KroneckerSum, Matrix, nearest, relative_error
 from posterity.errors import BlockMismatch
 from posterity.gaussian.card import Card
 from posterity.gaussian.parts import take_apart
@@ -74,20 +74,16 @@ class Gaussian:
         They are computed in float64 and given in the mean's precision. With another `dtype` both are in that: a network in
         float32 cannot tell the difference, and gets its draws several times sooner.
         """
-        if dtype is None or dtype == torch.float64:
-            return {
-                name: self.mean[name] + matrix.sample(n, generator=generator).to(self.mean[name])
-                for name, matrix in self.precision.items()
-            }
-        return {name: self._drawn(name, n, generator, dtype) for name in self.blocks}
+        return {
+            name: self.spread(name, dtype or torch.float64).draw(n, generator).to(dtype or mean.dtype)
+            for name, mean in self.mean.items()
+        }
 
-    def _drawn(self, name: str, n: int, generator: torch.Generator | None, dtype: torch.dtype) -> Tensor:
-        mean, matrix = self.mean[name].to(dtype), self.precision[name]
-        if isinstance(matrix, DenseMatrix):
-            return mean + matrix.sample(n, generator=generator).to(mean)
+    def spread(self, block: str, dtype: torch.dtype) -> Spread:
+        """A block's distribution, factorised and ready to be drawn from many times, in the given precision."""
         # Half precision has no generator of its own worth the name on every device, and overflows on the way.
-        wide = mean.float() if dtype.itemsize < 4 else mean
-        return Spread.of(wide, matrix).to(wide).draw(n, generator).to(dtype)
+        wide = torch.float32 if dtype.itemsize < 4 else dtype
+        return Spread.of(self.mean[block].to(wide), self.precision[block])
 
     def quadratic(self, point: Mapping[str, Tensor]) -> Float[Tensor, ""]:
         """(point − mean)ᵀ · precision · (point − mean), summed over blocks, in float64."""

@@ -1,45 +1,65 @@
-"""A normal distribution over one block, ready to be drawn from in the precision of a network."""
+"""A normal distribution over one block, ready to be drawn from: the one way in which weights are drawn."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import Matrix
+from posterity.errors import NotExact
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """A block's normal distribution as W = mean + left (deviation ⊙ Z) right, Z standard normal.
+class Spread(ABC):
+    """A block's normal distribution, factorised, in the precision of its mean."""
+
+    mean: Float[Tensor, "out inp"]
+
+    @staticmethod
+    def of(mean: Tensor, precision: Matrix, like: Tensor | None = None) -> Spread:
+        """The distribution with this mean and precision, on the device and in the dtype of `like` (the mean's without).
+
+        The precision is factorised in float64, once: matrices keep their frames.
+        """
+        like = mean if like is None else like
+        try:
+            frame = precision.frame()
+        except NotExact:
+            return DenseSpread(mean.to(like), precision)
+        if frame.is_identity:
+            return FrameSpread(mean.to(like), None, None, frame.values.rsqrt().to(like))
+        left, right = (None if _is_identity(x) else x.to(like) for x in (frame.left, frame.right))
+        return FrameSpread(
+            mean.to(like), None if left is None else left.mT.contiguous(), right, frame.values.rsqrt().to(like)
+        )
+
+    @abstractmethod
+    def draw(self, n: int, generator: torch.Generator | None) -> Float[Tensor, "n out inp"]:
+        """n independent matrices."""
+
+    @abstractmethod
+    def noise(
+        self, a: Float[Tensor, "n inp"], generator: torch.Generator | None, repeats: int = 1
+    ) -> Float[Tensor, "m out"]:
+        """(W − mean) a with another W for every row and repeat, in the rows' order."""
+
+
+@dataclass(frozen=True, eq=False)
+class FrameSpread(Spread):
+    """W = mean + left (deviation ⊙ Z) right, Z standard normal.
 
     Any of its tensors may carry a gradient. `left` and `right` are None where they are the identity.
     """
 
-    mean: Float[Tensor, "out inp"]
     left: Float[Tensor, "out out"] | None
     right: Float[Tensor, "inp inp"] | None
     deviation: Float[Tensor, "out inp"]
 
-    @classmethod
-    def of(cls, mean: Tensor, precision: Matrix) -> Spread:
-        frame = precision.frame()
-        left, right = (None if _is_identity(x) else x for x in (frame.left, frame.right))
-        return cls(mean, None if left is None else left.mT.contiguous(), right, frame.values.rsqrt())
-
-    def to(self, like: Tensor) -> Spread:
-        left, right = (None if x is None else x.to(like) for x in (self.left, self.right))
-        return Spread(self.mean.to(like), left, right, self.deviation.to(like))
-
-    def moved(self, x: Float[Tensor, "*batch out inp"]) -> Float[Tensor, "*batch out inp"]:
-        """left x right."""
-        x = x if self.right is None else x @ self.right
-        return x if self.left is None else self.left @ x
-
     def draw(self, n: int, generator: torch.Generator | None) -> Float[Tensor, "n out inp"]:
-        """n independent matrices."""
         out, inp = self.mean.shape
         # The outputs lead, so that either side is one large product rather than n small ones.
         z = _noise((out, n, inp), self.mean, generator) * self.deviation[:, None, :]
@@ -50,7 +70,7 @@ class Spread:
     def noise(
         self, a: Float[Tensor, "n inp"], generator: torch.Generator | None, repeats: int = 1
     ) -> Float[Tensor, "m out"]:
-        """(W − mean) a with another W for every row and repeat: its entries are independent in the left basis."""
+        """Cheap, since the entries of (W − mean) a are independent in the left basis."""
         u = a if self.right is None else a @ self.right.mT
         variance = u.square() @ self.deviation.square().mT
         # A row of zeros has no noise, and the root no slope there.
@@ -58,6 +78,23 @@ class Spread:
         z = z if repeats == 1 else z.repeat_interleave(repeats, 0)
         z = z * _noise(tuple(z.shape), z, generator)
         return z if self.left is None else z @ self.left.mT
+
+
+@dataclass(frozen=True, eq=False)
+class DenseSpread(Spread):
+    """A normal distribution whose precision has no product of bases: drawn whole, in float64."""
+
+    precision: Matrix
+
+    def draw(self, n: int, generator: torch.Generator | None) -> Float[Tensor, "n out inp"]:
+        return self.mean + self.precision.sample(n, generator=generator).to(self.mean)
+
+    def noise(
+        self, a: Float[Tensor, "n inp"], generator: torch.Generator | None, repeats: int = 1
+    ) -> Float[Tensor, "m out"]:
+        rows = a if repeats == 1 else a.repeat_interleave(repeats, 0)
+        own = replace(self, mean=torch.zeros_like(self.mean)).draw(len(rows), generator)
+        return (own @ rows[..., None]).squeeze(-1)
 
 
 def _noise(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -51,7 +51,7 @@ def gibbs_risk(
     likelihood = likelihood or Categorical()
     blocks = find_blocks(model, named(posterior.mean))
     like = next(model.parameters())
-    spreads = {name: Spread.of(posterior.mean[name], posterior.precision[name]).to(like) for name in blocks}
+    spreads = {name: Spread.of(posterior.mean[name], posterior.precision[name], like) for name in blocks}
     drawn = DrawnNetwork(model, blocks, spreads)
     held = every_batch(data, batch_size)
     bars = bar()

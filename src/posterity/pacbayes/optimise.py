@@ -15,7 +15,7 @@ from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
-from posterity.gaussian.spread import Spread
+from posterity.gaussian.spread import FrameSpread, Spread
 from posterity.laplace.source import Source
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.draws import DrawnNetwork
@@ -105,10 +105,12 @@ class _Free:
         self.mean = posterior.mean[name].to(like).clone().requires_grad_()
         self.log_variance = variance.log().to(like.device).requires_grad_()
         self.like = like
-        self.fixed = Spread.of(self.mean.detach(), q).to(like)
+        fixed = Spread.of(self.mean.detach(), q, like)
+        assert isinstance(fixed, FrameSpread)  # the posterior has a frame: see above
+        self.fixed = fixed
 
     def spread(self) -> Spread:
-        return Spread(self.mean, self.fixed.left, self.fixed.right, (0.5 * self.log_variance).exp().to(self.like))
+        return FrameSpread(self.mean, self.fixed.left, self.fixed.right, (0.5 * self.log_variance).exp().to(self.like))
 
     def kl(self) -> Tensor:
         shift = self.mean - self.prior_mean

@@ -188,7 +188,7 @@ def _losses(
     """Error of a draw from one posterior less γ times that of a draw from the other: one replicate an example and pass."""
     like = next(model.parameters())
     networks = [
-        DrawnNetwork(model, blocks, {k: Spread.of(g.mean[k], g.precision[k]).to(like) for k in blocks})
+        DrawnNetwork(model, blocks, {k: Spread.of(g.mean[k], g.precision[k], like) for k in blocks})
         for g in (after, *([] if before is None else [before]))
     ]
     found = []

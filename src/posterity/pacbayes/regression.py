@@ -138,7 +138,7 @@ def certify_clipped(
     drawn = DrawnNetwork(
         model,
         find_blocks(model, named(posterior.mean)),
-        {name: Spread.of(posterior.mean[name], posterior.precision[name]).to(like) for name in blocks},
+        {name: Spread.of(posterior.mean[name], posterior.precision[name], like) for name in blocks},
     )
     total, likelihood = 0.0, GaussianNoise(1.0)
     held = [batch.to(like.device) for batch in every_batch(data, 64, n)]

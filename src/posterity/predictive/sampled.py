@@ -35,11 +35,13 @@ def sampled(
     buffers = {f"model.{n}": b.detach().clone() for n, b in model.named_buffers()}
     network = _OnAll(model, inputs)
     chunk = max(1, min(samples, DRAWS_AT_ONCE // gaussian.size))
+    spreads = {name: gaussian.spread(name, like.dtype) for name in gaussian.blocks}
     outputs: list[Tensor] = []
     for start in range(0, samples, chunk):
-        draws = gaussian.sample(min(chunk, samples - start), generator=generator, dtype=like.dtype)
-        weights = write_blocks(blocks, {name: draw.to(like) for name, draw in draws.items()})
-        for i in range(len(next(iter(draws.values())))):
+        many = min(chunk, samples - start)
+        draws = {name: spread.draw(many, generator).to(like) for name, spread in spreads.items()}
+        weights = write_blocks(blocks, draws)
+        for i in range(many):
             outputs.append(run_with(network, buffers | {f"model.{name}": value[i] for name, value in weights.items()}))
     together = torch.stack(outputs)
     return from_outputs(together, likelihood, together.mean(0), keep)

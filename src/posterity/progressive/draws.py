@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import DiagonalMatrix, Matrix, ScaledIdentity
 from posterity.blocks import find_blocks, named, write_blocks
-from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
+from posterity.gaussian.spread import Spread
 
 DRAWS_AT_ONCE = 1 << 22
 """Weights (16 MB in float32) drawn in one go: one product a block for many draws."""
 MOST = 32
-
-Deviation = Callable[[int, torch.Generator], Tensor]
-"""n draws of a centred normal."""
 
 
 class Draws:
@@ -33,7 +27,7 @@ class Draws:
         self.like = next(network.parameters())
         self.mean = {name: mean.to(self.like) for name, mean in gaussian.mean.items()}
         self.precision = gaussian.precision
-        self.deviations: dict[str, Deviation] = {}
+        self.spreads: dict[str, Spread] = {}
         self.chunk = max(1, min(MOST, DRAWS_AT_ONCE // gaussian.size))
         self.number = -1
         self.held: dict[str, Tensor] = {}
@@ -48,33 +42,13 @@ class Draws:
         number, place = divmod(step, self.chunk)
         if number != self.number:
             dice = torch.Generator().manual_seed((self.seed + number * 0x9E3779B97F4A7C15) % 2**63)
-            draws = {name: mean + self._deviation(name)(self.chunk, dice) for name, mean in self.mean.items()}
+            draws = {name: self._spread(name).draw(self.chunk, dice) for name in self.mean}
             self.held = {n: drawn.to(self.like) for n, drawn in write_blocks(self.blocks, draws).items()}
             self.number = number
         return {name: values[place] for name, values in self.held.items()}
 
-    def _deviation(self, name: str) -> Deviation:
+    def _spread(self, name: str) -> Spread:
         """Made when it is first asked for: a block that is never drawn need not be decomposed."""
-        if name not in self.deviations:
-            self.deviations[name] = _deviation(self.precision[name], self.like)
-        return self.deviations[name]
-
-
-def _deviation(precision: Matrix, like: Tensor) -> Deviation:
-    """n draws of the centred normal, in the precision of `like`: leftᵀ (Z/√values) right in the matrix's frame."""
-
-    dtype, device = like.dtype, like.device  # as they are now: `like` may move
-
-    def noise(n: int, dice: torch.Generator) -> Tensor:
-        return torch.randn(n, *precision.shape, dtype=dtype, generator=dice).to(device)
-
-    if isinstance(precision, ScaledIdentity | DiagonalMatrix):
-        values = precision.scale if isinstance(precision, ScaledIdentity) else precision.values
-        spread = values.double().rsqrt().to(like)
-        return lambda n, dice: noise(n, dice) * spread
-    try:
-        frame = precision.frame()
-    except NotExact:
-        return lambda n, dice: precision.sample(n, generator=dice).to(device, dtype)
-    left, right, root = frame.left.mT.to(like), frame.right.to(like), frame.values.rsqrt().to(like)
-    return lambda n, dice: left @ (noise(n, dice) * root) @ right
+        if name not in self.spreads:
+            self.spreads[name] = Spread.of(self.mean[name], self.precision[name])
+        return self.spreads[name]

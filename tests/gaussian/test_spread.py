@@ -40,6 +40,13 @@ def test_repeats_of_a_row_stand_together_and_differ(structure):
 
 
 @every_structure
+def test_draws_are_those_of_the_matrix_with_the_same_seed(structure):
+    mean, precision = normal(2, 3), EVERY[structure](2, 3, 0)
+    drawn = Spread.of(mean, precision).draw(5, seeded())
+    torch.testing.assert_close(drawn, mean + precision.sample(5, generator=seeded()), rtol=1e-12, atol=1e-12)
+
+
+@every_structure
 def test_draws_come_in_the_precision_that_is_asked_for(structure):
     spread = Spread.of(normal(2, 3), EVERY[structure](2, 3, 0), torch.zeros((), dtype=torch.float32))
     assert spread.draw(3, seeded()).dtype == torch.float32

@@ -61,11 +61,12 @@ class FrameSpread(Spread):
 
     def draw(self, n: int, generator: torch.Generator | None) -> Float[Tensor, "n out inp"]:
         out, inp = self.mean.shape
-        # The outputs lead, so that either side is one large product rather than n small ones.
-        z = _noise((out, n, inp), self.mean, generator) * self.deviation[:, None, :]
-        z = z if self.left is None else (self.left @ z.view(out, n * inp)).view(out, n, inp)
+        z = _noise((n, out, inp), self.mean, generator) * self.deviation
+        if self.left is not None:
+            # With the outputs in front it is one large product rather than n small ones.
+            z = (self.left @ z.transpose(0, 1).reshape(out, n * inp)).view(out, n, inp).transpose(0, 1)
         z = z if self.right is None else z @ self.right
-        return (z + self.mean[:, None, :]).transpose(0, 1)
+        return z + self.mean
 
     def noise(
         self, a: Float[Tensor, "n inp"], generator: torch.Generator | None, repeats: int = 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from posterity.algebra import JointEigen, KroneckerSum, Matrix, nearest, relative_error
 from posterity.errors import BlockMismatch
+from posterity.fingerprint import fingerprint
 from posterity.gaussian.card import Card
 from posterity.gaussian.parts import take_apart
 from posterity.gaussian.spread import Spread
@@ -143,14 +143,12 @@ class Gaussian:
 
     def fingerprint(self) -> str:
         """32 hexadecimal digits that tell one Gaussian from another, by its numbers alone."""
-        found = hashlib.blake2b(digest_size=16)
+        parts: list[str | Tensor] = []
         for name in self.blocks:
             kind, tensors = take_apart(self.precision[name])
             for role, tensor in {"mean": self.mean[name], **tensors}.items():
-                values = tensor.detach().cpu().double().contiguous().flatten()
-                found.update(f"{name} {kind} {role} {tuple(tensor.shape)}".encode())
-                found.update(values.numpy().tobytes())
-        return found.hexdigest()
+                parts += [f"{name} {kind} {role} {tuple(tensor.shape)}", tensor]
+        return fingerprint(parts)
 
     def without(self, *blocks: str) -> Gaussian:
         """All but these blocks."""

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import re
-import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from posterity.errors import (
     PosterityError,
     UnreadableFile,
 )
+from posterity.files import replacing
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BlockSpec, Header, TensorSpec, parse
 from posterity.gaussian.parts import put_together, shapes, take_apart
@@ -67,28 +67,10 @@ def save(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
     """Write one `.safetensors` file, atomically: whatever happens, the old file or the new one is there, and whole."""
     header, tensors = _disassemble(gaussian)
     text = json.dumps({"sha256": _ZEROS, **header.to_json()}, allow_nan=False, separators=(",", ":"))
-    target = Path(os.path.realpath(path))
-    # In the same folder, for a file can be renamed into place only within one file system.
-    draft = target.with_name(f".{KEY}-{secrets.token_hex(8)}.tmp")
-    try:
-        draft.touch(exist_ok=False)
-        mode = draft.stat().st_mode
+    with replacing(path) as draft:
         safetensors.torch.save_file(tensors, draft, metadata={KEY: text})
-        draft.chmod(mode)  # safetensors makes files that only their owner may read
         with open(draft, "r+b") as file:
             _seal(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
-    if os.name == "posix":
-        # The new name lives in the folder, which has to reach the disk as well.
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def load(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Gaussian:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from posterity.curvature.workers import Workers
 from posterity.errors import BadCheckpoint
+from posterity.files import replacing
 
 if TYPE_CHECKING:
     from posterity.laplace.train import Epoch
@@ -101,12 +101,8 @@ class Checkpoint:
             "stale": self.stale,
             "best_weights": self.best_weights,
         }
-        beside = self.path.with_name(f".{self.path.name}.part")
-        with open(beside, "wb") as file:
+        with replacing(self.path) as draft, open(draft, "wb") as file:
             torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, self.path)
 
     def _read(self) -> dict[str, Any] | None:
         if self.path is None or not self.path.exists():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
-from torch import nn
+from torch import Tensor, nn
 
 from posterity.blocks import Block
+from posterity.fingerprint import fingerprint
 
 
 def frozen_fingerprint(model: nn.Module, blocks: Mapping[str, Block]) -> str:
@@ -17,13 +17,9 @@ def frozen_fingerprint(model: nn.Module, blocks: Mapping[str, Block]) -> str:
     """
     inside = {full for block in blocks.values() for full in block.parameters.values()}
     shared = {id(p) for name, p in model.named_parameters(remove_duplicate=False) if name in inside}
-    found = hashlib.sha256()
-    empty = True
+    parts: list[str | Tensor] = []
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if id(tensor) in shared or name.endswith("num_batches_tracked"):
             continue
-        empty = False
-        values = tensor.detach().cpu().contiguous()
-        found.update(f"{name} {tuple(values.shape)} {values.dtype}".encode())
-        found.update(values.flatten().double().numpy().tobytes())
-    return "" if empty else found.hexdigest()[:16]
+        parts += [f"{name} {tuple(tensor.shape)} {tensor.dtype}", tensor]
+    return fingerprint(parts, digits=16) if parts else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from typing import Literal
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from posterity.algebra import scaled_identity
 from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
 from posterity.errors import BlockMismatch, NoBlocks
+from posterity.fingerprint import fingerprint
 from posterity.gaussian import Card, Gaussian
 from posterity.laplace.frozen import frozen_fingerprint
 
@@ -104,4 +104,4 @@ def mismatch(name: str, block: Block, known: tuple[int, int] | None) -> str:
 def architecture(blocks: Mapping[str, Block]) -> str:
     """A fingerprint of block names and shapes."""
     text = ";".join(f"{name}:{block.shape[0]}x{block.shape[1]}" for name, block in blocks.items())
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return fingerprint([text], digits=16)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from posterity.curvature.batches import Batch, check_data
 from posterity.curvature.likelihoods import IGNORED
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData, NotFinite
+from posterity.fingerprint import fingerprint
 from posterity.gaussian import Gaussian
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.isotropic import fitted
@@ -273,12 +273,11 @@ class PriorPenalty:
 
     def fingerprint(self) -> str:
         """A few letters that tell one prior from another."""
-        found = hashlib.sha256()
+        parts: list[str | Tensor] = []
         for name, mean in self.prior.mean.items():
             precision = self.prior.precision[name]
-            found.update(f"{name} {type(precision).__name__} {float(precision.trace()):.5g}".encode())
-            found.update(mean.float().cpu().numpy().tobytes())
-        return found.hexdigest()[:12]
+            parts += [f"{name} {type(precision).__name__} {float(precision.trace()):.5g}", mean.float()]
+        return fingerprint(parts, digits=12)
 
 
 @torch.no_grad()

@@ -7,10 +7,10 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from posterity.errors import BadAudit
+from posterity.files import write_whole
 from posterity.pacbayes.bounds import klinv
 
 FORMAT = 1
@@ -109,10 +109,8 @@ class Certificate:
         return json.dumps({"posterity_certificate": FORMAT} | asdict(self), ensure_ascii=False, sort_keys=True)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        target = Path(path)
-        new = target.with_name(f".{target.name}.new")
-        new.write_text(self.to_json() + "\n", encoding="utf-8")
-        new.replace(target)
+        """Write the audit record as a JSON file."""
+        write_whole(path, self.to_json() + "\n")
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:

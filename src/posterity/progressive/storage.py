@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ from torch import Tensor, nn
 
 from posterity.curvature import KFOC, Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.errors import BadLearnerFile, BadPriorFile
-from posterity.gaussian import Gaussian
+from posterity.files import write_whole
+from posterity.fingerprint import fingerprint
 from posterity.gaussian import load as load_gaussian
 from posterity.laplace import Scales
 from posterity.progressive.bpnn import BPNN, Learned
@@ -81,7 +81,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
         "prior": _sha256(root / PRIOR),
         "columns": entries,
     }
-    _replace(root / PAGE, json.dumps(page | {"seal": _seal(page)}, indent=1, allow_nan=False).encode())
+    write_whole(root / PAGE, json.dumps(page | {"seal": _seal(page)}, indent=1, allow_nan=False).encode())
 
 
 def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BPNN:
@@ -161,7 +161,7 @@ def _own_state(column: Column, template: nn.Module) -> dict[str, Tensor]:
 
 def _save_weights(state: dict[str, Tensor], root: Path, number: int) -> None:
     data = safetensors.torch.save({name: t.cpu().contiguous().clone() for name, t in state.items()})
-    _replace(root / _name(number, "weights"), data)
+    write_whole(root / _name(number, "weights"), data)
 
 
 def _whole(root: Path, number: int, entry: Mapping[str, Any]) -> bool:
@@ -186,18 +186,6 @@ def _seal(page: Mapping[str, Any]) -> str:
     """Tells a page that was changed by hand or by chance; it does not tell who wrote it."""
     rest = {name: value for name, value in page.items() if name != "seal"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(draft, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _page(root: Path) -> dict[str, Any]:
@@ -234,32 +222,25 @@ def _name(number: int, kind: str) -> str:
 
 
 def _mark(entry: Learned) -> str:
-    """Tells one column from another: over its means, and the log determinants of what surrounds them."""
-    digest = hashlib.sha256(repr((entry.task, entry.classes, entry.likelihood, entry.trace)).encode())
+    """Tells one column from another: over its means, and the traces of its precisions."""
+    parts: list[str | Tensor] = [repr((entry.task, entry.classes, entry.likelihood, entry.trace))]
     for gaussian in (entry.prior, entry.posterior):
-        digest.update(_digest(gaussian))
-    return digest.hexdigest()
-
-
-def _digest(gaussian: Gaussian) -> bytes:
-    digest = hashlib.sha256(repr(gaussian).encode())
-    for name, mean in gaussian.mean.items():
-        digest.update(mean.detach().double().cpu().contiguous().numpy().tobytes())
-        digest.update(float(gaussian.precision[name].trace()).hex().encode())
-    return digest.digest()
+        parts.append(repr(gaussian))
+        for name, mean in gaussian.mean.items():
+            parts += [mean, float(gaussian.precision[name].trace()).hex()]
+    return fingerprint(parts)
 
 
 def _frozen(learner: BPNN) -> str:
     """A fingerprint of everything that columns share and no file holds."""
-    digest = hashlib.sha256()
-    parts: list[nn.Module] = [learner.architecture.template]
+    parts: list[str | Tensor] = []
+    for name, p in learner.architecture.template.named_parameters():
+        if not p.requires_grad:
+            parts += [name, p]
     if learner.backbone is not None:
-        parts.append(learner.backbone)
-    for k, part in enumerate(parts):
-        for name, p in part.named_parameters():
-            if not p.requires_grad or k:
-                digest.update(name.encode() + p.detach().double().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+        for name, p in learner.backbone.named_parameters():
+            parts += [name, p]
+    return fingerprint(parts, digits=64)
 
 
 def _likelihood_to_json(likelihood: Likelihood) -> list[Any]:

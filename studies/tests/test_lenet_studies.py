@@ -82,13 +82,13 @@ def test_shrunk_and_joined_draws_leave_a_dead_unit_no_wider_than_a_share_of_the_
         model[0].weight[2], model[0].bias[2] = -1.0, -1.0
     posterior = update(isotropic(model, 1e-8), model, estimate(model, (x, y), KFOC(), progress=False))
     spread = {}
-    for way in ("free", "shrunk 0.3", "joined 0.3"):
-        noise = noise_of(way, posterior, {}, 400, torch.Generator().manual_seed(0))
-        spread[way] = noise["0"].square().mean((0, 2))
+    for treatment in ("free", "shrunk 0.3", "joined 0.3"):
+        noise = noise_of(treatment, posterior, {}, 400, torch.Generator().manual_seed(0))
+        spread[treatment] = noise["0"].square().mean((0, 2))
     assert spread["free"][2] == pytest.approx(1e8, rel=0.2)
-    for way in ("shrunk 0.3", "joined 0.3"):
-        assert spread[way][2] < 10 * spread[way].median()
-    with pytest.raises(ValueError, match="no way 'wild'"):
+    for treatment in ("shrunk 0.3", "joined 0.3"):
+        assert spread[treatment][2] < 10 * spread[treatment].median()
+    with pytest.raises(ValueError, match="no treatment 'wild'"):
         noise_of("wild", posterior, {}, 1, torch.Generator())
 
 

@@ -1,4 +1,4 @@
-"""Ways to draw weights around a mode: what becomes of directions that no data says anything about."""
+"""How weights are drawn around a mode: what is done about directions without curvature."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from posterity.algebra import Matrix
 from posterity.errors import NotPositiveDefinite
 from posterity.gaussian import Gaussian
 
-WAYS = {
-    "free": "all weights drawn",
+TREATMENTS = {
+    "free": "exact sum",
     "pinned": "dead units left alone",
     "joined 0.1": "one pair, jitter 10 %",
     "shrunk 0.1": "factors shrunk by 10 %",
     "shrunk 0.3": "factors shrunk by 30 %",
     "shrunk 0.5": "factors shrunk by half",
 }
-"""The sum of all terms as it is; without weights into dead units; joined to its nearest single pair, as in the paper, with a
-jitter that lets its factors be decomposed; kept exact, with the factors of every term shrunk."""
+"""What is done to a posterior before it is drawn: nothing; weights into dead units stay at the mode; its sum is replaced by the
+nearest single pair, as in the paper, with a jitter so that the factors can be decomposed; every term's factors are shrunk."""
 
 
 def noise_of(
-    way: str, posterior: Gaussian, dead: Mapping[str, Tensor], draws: int, generator: torch.Generator
+    treatment: str, posterior: Gaussian, dead: Mapping[str, Tensor], draws: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
     """Draws around zero from a posterior's blocks."""
-    match way.split():
+    match treatment.split():
         case ["free"] | ["pinned"]:
             drawn = posterior
         case ["shrunk", weight]:
@@ -37,9 +37,9 @@ def noise_of(
             pairs = posterior.compress().precision
             drawn = replace(posterior, precision={n: _definite(pair, float(jitter)) for n, pair in pairs.items()})
         case _:
-            raise ValueError(f"there is no way {way!r} to draw")
+            raise ValueError(f"there is no treatment {treatment!r}")
     noise = {name: matrix.sample(draws, generator=generator) for name, matrix in drawn.precision.items()}
-    if way == "pinned":
+    if treatment == "pinned":
         for name, which in dead.items():
             noise[name][:, which] = 0
     return noise

@@ -50,7 +50,7 @@ def distance(a: Optimum, b: Optimum) -> float:
 
 
 def verdict(records: Sequence[Record]) -> Verdict:
-    """Close: within half a decade, or at no price that a percentage point would show."""
+    """Reproduced: on average within half a decade, or at a price below a percentage point. Partly: below five points."""
     apart = [distance(optimum(r, "approximate"), optimum(r, "true")) for r in records]
     price = [true_at(r, optimum(r, "approximate")) - optimum(r, "true").bound for r in records]
     above = [optimum(r, "approximate").bound - true_at(r, optimum(r, "approximate")) for r in records]
@@ -60,4 +60,5 @@ def verdict(records: Sequence[Record]) -> Verdict:
         f"lies {statistics.mean(above):.3f} above the true one."
     )
     close = statistics.mean(apart) <= 0.55 or statistics.mean(price) <= 0.01
-    return Verdict(Outcome.reproduced if close else Outcome.partly, why)
+    fair = statistics.mean(price) <= 0.05
+    return Verdict(Outcome.reproduced if close else Outcome.partly if fair else Outcome.not_reproduced, why)

@@ -25,7 +25,7 @@ ALL = 0
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
-    """Accuracies in per cent: of the mode, by "way γ τ" for draws, and by γ for the linearised network at τ = 1."""
+    """Accuracies in per cent: of the mode, by "treatment γ τ" for draws, and by γ for the linearised network at τ = 1."""
     kind, seed, trained = arguments["prior"], arguments["seed"], arguments["trained"]
     learned = source_prior("mnist", arguments["examples"], 1e-5)
     x, y = _test_images(seed, arguments["tested"])
@@ -40,10 +40,12 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     values["dead"] = {name: int(which.sum()) for name, which in dead.items()}
     for gamma in arguments["gammas"]:
         posterior = update(prior_of(kind, learned, 1.0, gamma, seed), model, curvature)
-        for way, taus in arguments["taus"].items():
-            noise = noise_of(way, posterior, dead, arguments["draws"], generator)
+        for treatment, taus in arguments["taus"].items():
+            noise = noise_of(treatment, posterior, dead, arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)
-            values |= {f"{way} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()}
+            values |= {
+                f"{treatment} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()
+            }
         linear = predict(model, posterior, x, method="linearised", generator=generator).probs
         values[f"{gamma:g} linearised"] = accuracy(linear, y)
     return values

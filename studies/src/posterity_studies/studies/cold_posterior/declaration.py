@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study, grid
-from posterity_studies.shared.drawing import WAYS
+from posterity_studies.shared.drawing import TREATMENTS
 from posterity_studies.shared.priors import PRIORS
 from posterity_studies.studies.cold_posterior.cells import ALL, cell
 from posterity_studies.studies.cold_posterior.reading import verdict
@@ -16,11 +16,11 @@ GAMMAS = [1e-3, 1e-5, 1e-8]
 
 WARM = [1.0, 0.3, 0.1, 1e-2, 1e-3]
 
-TAUS = {way: [*WARM, 1e-5, 1e-7, 1e-9] if way in ("free", "pinned") else WARM for way in WAYS}
+TAUS = {treatment: [*WARM, 1e-5, 1e-7, 1e-9] if treatment in ("free", "pinned") else WARM for treatment in TREATMENTS}
 
-FEW_TAUS = dict.fromkeys(WAYS, WARM)
+FEW_TAUS = dict.fromkeys(TREATMENTS, WARM)
 
-ALL_TAUS = {way: [0.3, *(10.0**-i for i in range(10))] for way in WAYS}
+ALL_TAUS = {treatment: [0.3, *(10.0**-i for i in range(10))] for treatment in TREATMENTS}
 
 
 def curves(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from posterity_studies.engine.declaration import Outcome, Record, Verdict
-from posterity_studies.shared.drawing import WAYS
+from posterity_studies.shared.drawing import TREATMENTS
 from posterity_studies.shared.priors import PRIORS
 from posterity_studies.studies.cold_posterior.cells import ALL
 
@@ -38,8 +38,8 @@ def gammas(records: Sequence[Record]) -> list[float]:
     return sorted({g for r in records for g in r.arguments["gammas"]}, reverse=True)
 
 
-def ways(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(way for r in records for way in r.arguments["taus"]))
+def treatments(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(treatment for r in records for treatment in r.arguments["taus"]))
 
 
 def temperatures(records: Sequence[Record]) -> list[float]:
@@ -63,21 +63,24 @@ def mean_lost(records: Sequence[Record], kind: str, key: str) -> float:
 
 
 def verdict(records: Sequence[Record]) -> Verdict:
-    """The paper: at τ = 0.1 the learned prior is within a point of τ → 0, isotropic ones lose more than ten."""
+    """The paper: at τ = 0.1 the learned prior is within a point of τ → 0, isotropic ones lose more than ten.
+
+    Reproduced: so on all images, with some treatment of the directions without curvature. Partly: on fewer images only.
+    """
     gamma = 1e-5 if 1e-5 in gammas(records) else gammas(records)[0]
     found = {shots: _remedies(of(records, shots), gamma) for shots in amounts(records)}
     best = {shots: max(remedies, key=_parted) for shots, remedies in found.items() if remedies}
     whole = min(amounts(records))
-    exact = mean_lost(of(records, whole), "learned", f"free {gamma:g} 0.1")
+    lines = "; ".join(
+        f"{named(shots)}, {TREATMENTS[r.treatment]}: {r.shown}" for shots, r in sorted(best.items(), reverse=True)
+    )
+    exact = Remedy.of(of(records, whole), "free", gamma)
     linear = [mean_lost(of(records, n), kind, f"{gamma:g} linearised") for n in amounts(records) for kind in PRIORS]
-    straight = max((loss for loss in linear if not math.isnan(loss)), default=math.nan)
-    lines = "; ".join(f"{named(shots)}, {WAYS[r.way]}: {r.shown}" for shots, r in sorted(best.items(), reverse=True))
+    worst = max((loss for loss in linear if not math.isnan(loss)), default=math.nan)
     why = (
         "Points of accuracy lost at τ = 0.1 by the learned prior / isotropic at its mean / at zero: "
-        f"{lines} (the paper, all images: 0.1 / 21.2 / 21.3). The more a factor is shrunk, the less anybody loses; γ makes no "
-        f"difference, as in the paper. In the exact sum with nothing shrunk every prior falls to chance (the learned one loses "
-        f"{exact:.0f}): weights into dead units are drawn with variance τ/γ. The linearised predictive at τ = 1 loses at most "
-        f"{straight:.1f} points and needs no tempering."
+        f"{lines} (the paper, all images: 0.1 / 21.2 / 21.3).{_over_gammas(records, best)} With the exact sum and nothing "
+        f"shrunk: {exact.shown} ({named(whole)}). The linearised predictive at τ = 1 loses at most {worst:.1f} points."
     )
     holds = {shots for shots, remedy in best.items() if remedy.holds}
     return Verdict(Outcome.reproduced if whole in holds else Outcome.partly if holds else Outcome.not_reproduced, why)
@@ -85,12 +88,16 @@ def verdict(records: Sequence[Record]) -> Verdict:
 
 @dataclass(frozen=True)
 class Remedy:
-    """A way to hold directions without curvature, and what each prior loses with it at τ = 0.1."""
+    """A treatment of directions without curvature, and what each prior loses with it at τ = 0.1."""
 
-    way: str
+    treatment: str
     learned: float
     mean: float
     zero: float
+
+    @classmethod
+    def of(cls, here: Sequence[Record], treatment: str, gamma: float) -> Remedy:
+        return cls(treatment, *(mean_lost(here, kind, f"{treatment} {gamma:g} 0.1") for kind in PRIORS))
 
     @property
     def holds(self) -> bool:
@@ -106,6 +113,21 @@ def _parted(remedy: Remedy) -> tuple[bool, float]:
 
 
 def _remedies(here: Sequence[Record], gamma: float) -> list[Remedy]:
-    ones = [way for way in ways(here) if way.startswith(("shrunk", "joined"))]
-    made = (Remedy(way, *(mean_lost(here, kind, f"{way} {gamma:g} 0.1") for kind in PRIORS)) for way in ones)
+    names = [name for name in treatments(here) if name.startswith(("shrunk", "joined"))]
+    made = (Remedy.of(here, name, gamma) for name in names)
     return [remedy for remedy in made if not any(map(math.isnan, (remedy.learned, remedy.mean, remedy.zero)))]
+
+
+def _over_gammas(records: Sequence[Record], best: Mapping[int, Remedy]) -> str:
+    """How much γ changes, where there are several."""
+    changes = []
+    for shots, remedy in best.items():
+        here = of(records, shots)
+        for kind in PRIORS:
+            losses = [mean_lost(here, kind, f"{remedy.treatment} {g:g} 0.1") for g in gammas(here)]
+            losses = [loss for loss in losses if not math.isnan(loss)]
+            changes += [max(losses) - min(losses)] if len(losses) > 1 else []
+    if not changes:
+        return ""
+    known = gammas(records)
+    return f" Over γ from {known[-1]:g} to {known[0]:g} these change by at most {max(changes):.1f} points."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from posterity_studies.engine.declaration import Record, Table
-from posterity_studies.shared.drawing import WAYS
+from posterity_studies.shared.drawing import TREATMENTS
 from posterity_studies.shared.intervals import interval, shown
 from posterity_studies.shared.priors import COLOURS, PRIORS
 from posterity_studies.studies.cold_posterior.reading import (
@@ -19,7 +19,7 @@ from posterity_studies.studies.cold_posterior.reading import (
     published,
     samples,
     temperatures,
-    ways,
+    treatments,
 )
 
 SHORT = {"learned": "learned", "mean": "at the mean", "zero": "at zero"}
@@ -39,11 +39,11 @@ def tables(records: Sequence[Record]) -> list[Table]:
 def _lost(records: Sequence[Record], shots: int) -> Table:
     here = of(records, shots)
     rows = []
-    for way in ways(here):
+    for treatment in treatments(here):
         for gamma in gammas(here):
-            found = [lost(here, kind, f"{way} {gamma:g} 0.1") for kind in PRIORS]
+            found = [lost(here, kind, f"{treatment} {gamma:g} 0.1") for kind in PRIORS]
             if any(found):
-                rows.append([WAYS[way], f"{gamma:g}", *(shown(*interval(s)) if s else "–" for s in found)])
+                rows.append([TREATMENTS[treatment], f"{gamma:g}", *(shown(*interval(s)) if s else "–" for s in found)])
     linear = [[v for g in gammas(here) for v in lost(here, kind, f"{g:g} linearised")] for kind in PRIORS]
     rows.append(["linearised, τ = 1", "all", *(shown(*interval(s)) if s else "–" for s in linear)])
     for gamma in gammas(here) if shots == min(amounts(records)) else []:
@@ -57,11 +57,11 @@ def _lost(records: Sequence[Record], shots: int) -> Table:
 
 def _temperatures(here: Sequence[Record], shots: int, gamma: float) -> Table:
     rows = []
-    for way in ways(here):
+    for treatment in treatments(here):
         for tau in temperatures(here):
-            found = [list(samples(here, kind, f"{way} {gamma:g} {tau:g}").values()) for kind in PRIORS]
+            found = [list(samples(here, kind, f"{treatment} {gamma:g} {tau:g}").values()) for kind in PRIORS]
             if any(found):
-                rows.append([WAYS[way], f"{tau:g}", *(shown(*interval(s)) if s else "–" for s in found)])
+                rows.append([TREATMENTS[treatment], f"{tau:g}", *(shown(*interval(s)) if s else "–" for s in found)])
     mode = [list(samples(here, kind, "map").values()) for kind in PRIORS]
     rows.append(["the mode", "", *(shown(*interval(s)) if s else "–" for s in mode)])
     return Table(
@@ -78,34 +78,34 @@ def _over_gamma(records: Sequence[Record]) -> list[Table]:
     for tau in temperatures(here):
         for gamma in gammas(here):
             row = [f"{tau:g}", f"{gamma:g}"]
-            for way in ways(here):
-                found = [list(samples(here, kind, f"{way} {gamma:g} {tau:g}").values()) for kind in PRIORS]
+            for treatment in treatments(here):
+                found = [list(samples(here, kind, f"{treatment} {gamma:g} {tau:g}").values()) for kind in PRIORS]
                 row.append(" ".join(f"{interval(s)[0]:.0f}" if s else "–" for s in found))
             theirs = [published(gamma, kind).get(tau) for kind in PRIORS]
             rows.append([*row, " ".join("–" if p is None else f"{p:.0f}" for p in theirs)])
-    columns = ["τ", "γ", *(WAYS[way] for way in ways(here)), "the paper"]
+    columns = ["τ", "γ", *(TREATMENTS[treatment] for treatment in treatments(here)), "the paper"]
     return [Table("Accuracy in % of learned, isotropic at the mean, isotropic at zero, all images", columns, rows)]
 
 
 def draw(records: Sequence[Record]) -> Figure:
     whole, few = min(amounts(records)), max(amounts(records))
     wanted = [(whole, "free"), (whole, "joined 0.1"), (whole, "shrunk 0.1"), (few, "shrunk 0.5")]
-    panels = [panel for panel in dict.fromkeys(wanted) if panel[1] in ways(of(records, panel[0]))]
+    panels = [panel for panel in dict.fromkeys(wanted) if panel[1] in treatments(of(records, panel[0]))]
     figure = Figure(figsize=(3.1 * (len(panels) + 1), 3.8), layout="constrained")
     axes = figure.subplots(1, len(panels) + 1, sharey=True)
     shown = [g for g in gammas(records) if published(g, "learned")] or gammas(records)
-    for axis, (shots, way) in zip(axes, panels, strict=False):
+    for axis, (shots, treatment) in zip(axes, panels, strict=False):
         here = of(records, shots)
         for kind in PRIORS:
             for gamma, line in zip(shown, LINES, strict=False):
                 points = {
-                    t: list(samples(here, kind, f"{way} {gamma:g} {t:g}").values())
+                    t: list(samples(here, kind, f"{treatment} {gamma:g} {t:g}").values())
                     for t in temperatures(here)
                     if t >= 1e-7
                 }
                 means = {t: interval(values)[0] for t, values in points.items() if values}
                 axis.plot(list(means), list(means.values()), line, color=COLOURS[kind], marker="o", markersize=2.5)
-        axis.set_title(f"{WAYS[way]},\n{named(shots)}", fontsize=10)
+        axis.set_title(f"{TREATMENTS[treatment]},\n{named(shots)}", fontsize=10)
     for kind, name in PRIORS.items():
         for gamma, line in zip(shown, LINES, strict=False):
             theirs = {tau: value for tau, value in sorted(published(gamma, kind).items()) if tau >= 1e-7}

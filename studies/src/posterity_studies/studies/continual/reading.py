@@ -49,7 +49,10 @@ def gain(run: Record, alone: Record) -> list[float]:
 
 
 def verdict(records: Sequence[Record]) -> Verdict:
-    """The learned prior beside isotropic ones and the best tuned rival, stream by stream, and what was forgotten."""
+    """Reproduced: in every stream clearly ahead of an isotropic prior around the same mean, and nothing forgotten.
+
+    Partly: clearly ahead in one stream, or ahead on average in one.
+    """
     few = [r for r in records if r.arguments["protocol"] == "small"]
     lines, gains = [], []
     for place in sorted({where(r) for r in few}):
@@ -63,15 +66,14 @@ def verdict(records: Sequence[Record]) -> Verdict:
             lines.append(f"split {place[1]}, {place[2]} a class: {by}")
     sure = sum(lead.low > 0 for lead in gains)
     behind = sum(lead.mean <= 0 for lead in gains)
-    outcome = (
-        Outcome.reproduced
-        if gains and sure == len(gains)
-        else Outcome.partly
-        if sure > 0 or behind < len(gains)
-        else Outcome.not_reproduced
-    )
     columns = [r for r in few if r.arguments["method"].startswith("bpnn")]
     forgotten = max((abs(r.values["bwt"]) for r in columns), default=math.nan)
+    if gains and sure == len(gains) and forgotten == 0:
+        outcome = Outcome.reproduced
+    elif sure > 0 or behind < len(gains):
+        outcome = Outcome.partly
+    else:
+        outcome = Outcome.not_reproduced
     return Verdict(
         outcome,
         "Points of mean accuracy by which columns with the learned prior are ahead, paired by seed: "

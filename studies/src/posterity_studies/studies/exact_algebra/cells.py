@@ -1,4 +1,4 @@
-"""What exact sums and one number change: bounds under each way to choose scales, and the price of a single pair."""
+"""What exact sums and one number change: bounds for each choice of scales, and the price of a single pair."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRID = [0.01, 0.1, 0.3, 0.5, 0.8, 0.9, 0.99, 1.0, 2.0]
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
-    """Catoni and McAllester values by way of choosing scales; errors, KL and accuracy of the nearest pair beside the sum."""
+    """Catoni and McAllester values by choice of scales; errors, KL and accuracy of the nearest pair beside the sum."""
     seed = arguments["seed"]
     learned = source_prior("mnist", arguments["examples"], 1e-5)
     data = data_set("notmnist")

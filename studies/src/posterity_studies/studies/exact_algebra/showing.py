@@ -13,7 +13,7 @@ from posterity_studies.engine.declaration import Record, Table
 from posterity_studies.shared.intervals import interval, shown
 from posterity_studies.studies.exact_algebra.reading import gammas, of
 
-WAYS = {
+CHOICES = {
     "untuned": "α = β = τ = 1",
     "grid": "the paper's grid of α, β",
     "per layer": "α, β, τ per layer by Adam",
@@ -26,9 +26,10 @@ BLOCKS = {"0": "conv 6×26", "3": "conv 16×151", "7": "linear 120×401", "9": "
 def tables(records: Sequence[Record]) -> list[Table]:
     bounds, pairs, layers = [], [], []
     for gamma in gammas(records):
-        for way, name in WAYS.items():
+        for choice, name in CHOICES.items():
             row = [
-                shown(*interval(of(records, gamma, f"{way} {bound}")), digits=4) for bound in ("catoni", "mcallester")
+                shown(*interval(of(records, gamma, f"{choice} {bound}")), digits=4)
+                for bound in ("catoni", "mcallester")
             ]
             bounds.append([f"{gamma:g}", name, *row])
         found = {key: of(records, gamma, key) for key in ("exact kl", "pair kl", "exact sampled", "pair sampled")}
@@ -54,13 +55,13 @@ def tables(records: Sequence[Record]) -> list[Table]:
 
 
 def draw(records: Sequence[Record]) -> Figure:
-    """Bounds by way of choosing scales; the pair's log det layer by layer."""
+    """Bounds by choice of scales; the pair's log det layer by layer."""
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for gamma in gammas(records):
-        _dots(left, [of(records, gamma, f"{way} catoni") for way in WAYS], f"γ = {gamma:g}")
+        _dots(left, [of(records, gamma, f"{choice} catoni") for choice in CHOICES], f"γ = {gamma:g}")
         _dots(right, [of(records, gamma, f"logdet {block}") for block in BLOCKS], f"γ = {gamma:g}")
-    left.set_yticks(range(len(WAYS)), list(WAYS.values()))
+    left.set_yticks(range(len(CHOICES)), list(CHOICES.values()))
     left.set_xlabel("Catoni value")
     right.set_yticks(range(len(BLOCKS)), list(BLOCKS.values()))
     right.set_xlabel("log det of the nearest pair − exact, nats per parameter")

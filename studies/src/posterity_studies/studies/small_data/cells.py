@@ -20,7 +20,7 @@ from posterity_studies.shared.tasks import Task
 from posterity_studies.shared.tempering import accuracy, tempered_probabilities
 
 Taus = Mapping[str, Sequence[float]]
-"""Temperatures for each way to draw weights (`WAYS`)."""
+"""Temperatures for each treatment of the posterior (`TREATMENTS`)."""
 
 GAMMA = 1e-5
 """The paper's in Fig. 2b; the mode is trained with it, and the other γ of the grid enter the posterior: beside a summed
@@ -28,7 +28,7 @@ loss none of them moves the mode."""
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
-    """Accuracies in per cent, by "way γ τ".
+    """Accuracies in per cent, by "treatment γ τ".
 
     `weight` scales the source's curvature, `pull` the prior while training.
     """
@@ -48,10 +48,12 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     }
     for gamma in arguments["gammas"]:
         posterior = update(prior_of(kind, learned, arguments["weight"], gamma, seed), model, curvature)
-        for way, taus in arguments["taus"].items():
-            noise = noise_of(way, posterior, dead, arguments["draws"], generator)
+        for treatment, taus in arguments["taus"].items():
+            noise = noise_of(treatment, posterior, dead, arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)
-            values |= {f"{way} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()}
+            values |= {
+                f"{treatment} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()
+            }
         if gamma == GAMMA:
             linear = predict(model, posterior, x, method="linearised", generator=generator).probs
             values["linearised"] = accuracy(linear, y)

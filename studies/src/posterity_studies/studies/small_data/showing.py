@@ -103,12 +103,13 @@ def _grid(records: Sequence[Record]) -> list[Table]:
 
 def _pairs(records: Sequence[Record]) -> list[Table]:
     """The sum kept, and the sum joined to one pair with little and with much jitter, beside the paper's, who joined it."""
-    ways = {"free": "exact sum", "joined 1e-06": "one pair, jitter 1e-6", "joined 0.1": "one pair, jitter 10 %"}
+    treatments = {"free": "exact sum", "joined 1e-06": "one pair, jitter 1e-6", "joined 0.1": "one pair, jitter 10 %"}
     rows = []
-    for way, title in ways.items():
+    for treatment, title in treatments.items():
         for kind, name in PRIORS.items():
             found = [
-                samples(plain(records), f"{way} 1e-05 {t}", prior=kind, shots=10) for t in ("1e-05", "1e-07", "1e-09")
+                samples(plain(records), f"{treatment} 1e-05 {t}", prior=kind, shots=10)
+                for t in ("1e-05", "1e-07", "1e-09")
             ]
             if any(found):
                 rows.append([title, name, *(shown(*interval(s)) if s else "–" for s in found)])

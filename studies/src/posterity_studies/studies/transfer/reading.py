@@ -34,16 +34,19 @@ def mean(sample: dict[int, float]) -> str:
 
 
 def verdict(records: Sequence[Record]) -> Verdict:
-    better, total = [], 0
+    """Upheld where the learned prior is clearly better than a tuned isotropic one in most comparisons, clearly worse in none."""
+    better, worse, total = [], [], 0
     for pair in pairs_of(records):
         here = on(records, pair)
         for shots in sorted({r.arguments["shots"] for r in here}):
             total += 1
-            mean, half = paired(*(by_seed(here, shots, kind, "map nll") for kind in ("learned", "mean")))
-            if mean + half < 0:
-                better.append(f"{pair[0]} → {pair[1]} at {shots} per class ({mean:+.2f})")
+            gap = paired(*(by_seed(here, shots, kind, "map nll") for kind in ("learned", "mean")))
+            name = f"{pair[0]} → {pair[1]} at {shots} per class ({gap.mean:+.2f})"
+            better += [name] if gap.high < 0 else []
+            worse += [name] if gap.low > 0 else []
     why = (
-        f"With every prior tuned on the same images the learned one has the lower MAP NLL in {len(better)} of {total} "
-        f"comparisons (95 % interval of the paired difference below zero): {'; '.join(better) or 'none'}."
+        "With every prior tuned on the same images, the learned one's MAP NLL less that of the isotropic one around the same "
+        f"mean, paired by seed: clearly below zero in {len(better)} of {total} comparisons ({'; '.join(better) or 'none'}), "
+        f"clearly above in {len(worse)} ({'; '.join(worse) or 'none'})."
     )
-    return Verdict(Outcome.ours, why)
+    return Verdict(Outcome.ours if 2 * len(better) > total and not worse else Outcome.unsupported, why)

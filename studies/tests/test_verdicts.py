@@ -1,0 +1,200 @@
+"""Verdicts follow the figures: made-up records turn each of them, for the claim and against it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+
+import pytest
+
+from posterity_studies import STUDIES, Outcome, Record, find
+from posterity_studies.shared.priors import PRIORS
+from posterity_studies.studies.calibration.methods import METHODS
+from posterity_studies.studies.certificates.reading import ROWS
+from posterity_studies.studies.kronecker import paper
+
+SEEDS = range(5)
+NOISE = [-0.002, -0.001, 0.0, 0.001, 0.002]
+"""What seeds differ by, so that no interval has width zero."""
+
+
+def record(study: str, arguments: Mapping, values: Mapping) -> Record:
+    return Record(study, str(arguments), arguments, values, 1.0, {})
+
+
+def bound_shape(apart: bool, price: float) -> list[Record]:
+    axes = {"alphas": [0.1, 1.0], "betas": [1.0, 10.0]}
+    true = [[0.5, 0.5], [0.5 + price, 0.4]] if not apart else [[0.4, 0.5], [0.5, 0.4 + price]]
+    approximate = [[0.9, 0.9], [0.9, 0.8]]
+    return [record("bound-shape", {"seed": s, **axes}, {"approximate": approximate, "true": true}) for s in SEEDS]
+
+
+def bounds(ladder: Sequence[float]) -> list[Record]:
+    rungs = ["baseline", "grid search", "learned prior", "curvature scaling", "projection"]
+    values = {r: {"catoni": v, "certificate": v, "kl": 100.0} for r, v in zip(rungs, ladder, strict=False)}
+    return [record("bounds", {"gamma": 100.0, "seed": s}, values) for s in SEEDS]
+
+
+def calibration(others: float, best_rival: float) -> list[Record]:
+    """The learned prior's NLL is 0.5; one rival's is its own, the rest share one."""
+    nll = {m: 0.5 if m == "learned" else best_rival if m == "l2sp" else others for m in METHODS}
+    task = {"source": "a", "target": "b", "shots": 10}
+    return [
+        record("calibration", {**task, "method": m, "seed": s}, {"nll": nll[m] + NOISE[s] * (m != "learned")})
+        for m, s in product(METHODS, SEEDS)
+    ]
+
+
+def certificates(gibbs: float, test: float) -> list[Record]:
+    values = {"bound": 0.1, "gibbs": gibbs, "kl": 0.0, "n": 5000, "replicates": 50000, "test gibbs": test}
+    return [record("certificates", {"row": "notmnist-split", "seed": s}, values) for s in SEEDS]
+
+
+def cold_posterior(learned: float, isotropic: float, few: tuple[float, float] | None = None) -> list[Record]:
+    """Points lost at τ = 0.1 on all images, and on few."""
+    made = []
+    for shots, losses in {0: (learned, isotropic), **({100: few} if few else {})}.items():
+        for kind, seed in product(PRIORS, SEEDS):
+            lost = losses[0] if kind == "learned" else losses[1]
+            values = {"map": 90.0, "shrunk 0.3 1e-05 0.1": 90 - lost, "1e-05 linearised": 90.0}
+            arguments = {"shots": shots, "prior": kind, "seed": seed, "gammas": [1e-5], "taus": {"shrunk 0.3": [0.1]}}
+            made.append(record("cold-posterior", arguments, values))
+    return made
+
+
+def continual(ahead: Mapping[str, float], forgotten: float = 0.0) -> list[Record]:
+    """By how much the learned prior is ahead of the isotropic one, stream by stream."""
+    made = []
+    for (target, lead), seed in product(ahead.items(), SEEDS):
+        for method, accuracy in {"bpnn learned": 0.9 + lead + NOISE[seed], "bpnn mean": 0.9}.items():
+            arguments = {
+                "protocol": "small", "source": "s", "target": target, "shots": 10, "method": method, "seed": seed
+            }  # fmt: skip
+            made.append(record("continual-small", arguments, {"acc": accuracy, "bwt": -forgotten}))
+    return made
+
+
+def exact_algebra(one: float, sampled: float) -> list[Record]:
+    """A Catoni value of 0.8 by scales per layer, an accuracy of 80 % from a single pair."""
+    values = {
+        "one number catoni": one, "per layer catoni": 0.8, "untuned catoni": 0.9, "exact kl": 1.0, "pair kl": 2.0,
+        "exact sampled": sampled, "pair sampled": 80.0,
+    }  # fmt: skip
+    return [record("exact-algebra", {"gamma": 100.0, "seed": s}, values) for s in SEEDS]
+
+
+def kfoc_quality(kfoc: Sequence[float]) -> list[Record]:
+    """K-FOC's error in each of the four layers, beside a KFAC of 0.5."""
+    values = {f"kfoc {b}": v for b, v in zip(("0", "3", "6", "8"), kfoc, strict=True)}
+    values |= {f"kfac {b}": 0.5 for b in ("0", "3", "6", "8")}
+    return [record("kfoc-quality", {"batch": 32, "seed": s}, values) for s in SEEDS]
+
+
+def kronecker(error: float, ratio: float) -> list[Record]:
+    """The nearest product's error in units of the paper's, and how many times that the factor-wise sum has."""
+    power = error * paper.OVERALL["power"][0]
+    values = {name: {"mean": [mean], "std": [0.01]} for name, mean in
+              (("power", power), ("power_guarded", power), ("sum", ratio * power))}  # fmt: skip
+    arguments = {"experiment": "decay", "size": 5, "scale": 1.0, "gammas": [1.0], "seeds": 100}
+    return [record("kronecker", arguments, values)]
+
+
+def regression(gaps: Mapping[str, float]) -> list[Record]:
+    """The linearised posterior's NLL less the mode's, by data set."""
+    return [
+        record(
+            "regression",
+            {"data": data, "split": s},
+            {"linearised nll": 1 + gap + NOISE[s], "map nll": 1.0, "ensemble nll": 1.0},
+        )
+        for (data, gap), s in product(gaps.items(), SEEDS)
+    ]
+
+
+def small_data(needed: Mapping[str, int]) -> list[Record]:
+    """Accuracy jumps from chance to 95 % at this many images per class, by treatment; isotropic priors jump at 100."""
+    keys = {"shrunk": "shrunk 0.3 1e-05 0.1", "pair": "joined 0.1 1e-05 1e-05", "exact": "free 1e-05 1e-05"}
+    made = []
+    for kind, shots, seed in product(PRIORS, (1, 10, 100), SEEDS):
+        values = {"map": 50.0}
+        for name, key in keys.items():
+            at = needed.get(name, 100) if kind == "learned" else 100
+            values[key] = 95.0 if shots >= at else 10.0
+        arguments = {"prior": kind, "shots": shots, "seed": seed, "weight": 1.0, "pull": 1.0, "gammas": [1e-5]}
+        made.append(record("small-data", arguments, values))
+    return made
+
+
+def transfer(gaps: Sequence[float]) -> list[Record]:
+    """The learned prior's NLL less the isotropic one's, by number of images."""
+    made = []
+    for (shots, gap), seed in product(enumerate(gaps), SEEDS):
+        for kind, nll in {"learned": 1 + gap + NOISE[seed], "mean": 1.0}.items():
+            arguments = {"protocol": "fair", "source": "a", "target": "b", "shots": shots, "prior": kind, "seed": seed}
+            made.append(record("transfer", arguments, {"map nll": nll}))
+    return made
+
+
+Case = tuple[Callable[..., list[Record]], tuple, Outcome]
+CASES: list[Case] = [
+    (bound_shape, (False, 0.0), Outcome.reproduced),
+    (bound_shape, (True, 0.03), Outcome.partly),
+    (bound_shape, (True, 0.2), Outcome.not_reproduced),
+    (bounds, ([0.99, 0.98, 0.97, 0.9, 0.8],), Outcome.reproduced),
+    (bounds, ([0.6, 0.98, 0.99, 0.4, 0.5],), Outcome.partly),
+    (bounds, ([0.5, 0.6, 0.7, 0.8, 0.9],), Outcome.not_reproduced),
+    (bounds, ([0.5],), Outcome.not_reproduced),
+    (calibration, (0.6, 0.6), Outcome.ours),
+    (calibration, (0.6, 0.4), Outcome.unsupported),
+    (calibration, (0.5, 0.5), Outcome.unsupported),
+    (certificates, (0.08, 0.07), Outcome.ours),
+    (certificates, (0.2, 0.07), Outcome.unsupported),
+    (certificates, (0.08, 0.3), Outcome.unsupported),
+    (cold_posterior, (0.5, 20.0), Outcome.reproduced),
+    (cold_posterior, (5.0, 20.0, (0.5, 20.0)), Outcome.partly),
+    (cold_posterior, (5.0, 20.0), Outcome.not_reproduced),
+    (cold_posterior, (0.5, 3.0), Outcome.not_reproduced),
+    (continual, ({"a": 0.02, "b": 0.02},), Outcome.reproduced),
+    (continual, ({"a": 0.02, "b": 0.02}, 0.1), Outcome.partly),
+    (continual, ({"a": 0.02, "b": -0.02},), Outcome.partly),
+    (continual, ({"a": -0.02, "b": -0.02},), Outcome.not_reproduced),
+    (exact_algebra, (0.8, 85.0), Outcome.ours),
+    (exact_algebra, (0.81, 85.0), Outcome.unsupported),
+    (exact_algebra, (0.8, 75.0), Outcome.unsupported),
+    (kfoc_quality, ([0.4, 0.4, 0.4, 0.4],), Outcome.reproduced),
+    (kfoc_quality, ([0.4, 0.4, 0.4, 0.6],), Outcome.partly),
+    (kfoc_quality, ([0.4, 0.6, 0.6, 0.6],), Outcome.not_reproduced),
+    (kronecker, (1.0, 10.0), Outcome.reproduced),
+    (kronecker, (1.0, 2.0), Outcome.partly),
+    (kronecker, (2.0, 10.0), Outcome.partly),
+    (kronecker, (2.0, 2.0), Outcome.not_reproduced),
+    (regression, ({"a": -0.1, "b": -0.1, "c": 0.1},), Outcome.ours),
+    (regression, ({"a": -0.1, "b": 0.1, "c": 0.1},), Outcome.unsupported),
+    (regression, ({"a": -0.0001, "b": -0.0001, "c": 0.0},), Outcome.unsupported),
+    (small_data, ({"shrunk": 1, "pair": 1},), Outcome.reproduced),
+    (small_data, ({"shrunk": 1},), Outcome.partly),
+    (small_data, ({},), Outcome.not_reproduced),
+    (transfer, ([-0.1, -0.1, 0.0],), Outcome.ours),
+    (transfer, ([-0.1, -0.1, 0.1],), Outcome.unsupported),
+    (transfer, ([0.1, 0.1, 0.1],), Outcome.unsupported),
+    (transfer, ([0.0, 0.0, 0.0],), Outcome.unsupported),
+]
+
+
+@pytest.mark.parametrize(("made", "figures", "outcome"), CASES, ids=lambda part: getattr(part, "__name__", str(part)))
+def test_a_verdict_turns_with_the_figures(made, figures, outcome):
+    records = made(*figures)
+    assert find(records[0].study).verdict(records).outcome == outcome
+
+
+def test_every_study_has_a_verdict_that_is_turned_for_and_against_here():
+    against = {Outcome.not_reproduced, Outcome.unsupported}
+    seen = {name: set() for name in STUDIES}
+    for made, figures, outcome in CASES:
+        seen[made(*figures)[0].study].add(outcome in against)
+    assert all(turned == {True, False} for turned in seen.values())
+
+
+def test_certificates_are_judged_row_by_row():
+    assert set(ROWS) == {"notmnist-split", "notmnist-alone", "mnist-split", "fashion-split"}
+    good, bad = certificates(0.08, 0.07), certificates(0.08, 0.07)
+    mixed = [*good, *(record("certificates", {**r.arguments, "row": "mnist-split"}, r.values) for r in bad)]
+    assert find("certificates").verdict(mixed).outcome == Outcome.unsupported

@@ -11,10 +11,7 @@ from made import pnn, task
 from posterity import Stream, Task
 from posterity.errors import NoData
 from posterity.progressive import (
-    Continual,
     Judgement,
-    draw_courses,
-    draw_matrix,
     follow,
     judge,
     permuted,
@@ -70,16 +67,6 @@ def test_an_empty_stream_and_a_task_without_test_data_are_named() -> None:
     learner.learn(bare, progress=False)
     with pytest.raises(NoData, match='"bare" has no test data'):
         judge(learner, bare)
-
-
-def test_plots_show_every_task_and_learner() -> None:
-    good = Judgement(0.9, 0.3, 0.02)
-    run = Continual(("a", "b"), ((good, None), (good, good)), {"a": 10, "b": 14}, {"a": 40, "b": 56})
-    matrix = draw_matrix(run)
-    assert [t.get_text() for t in matrix.axes[0].get_xticklabels()] == ["a", "b"]
-    assert sum(t.get_text() == "90.0" for t in matrix.axes[0].texts) == 3
-    courses = draw_courses({"ours": [run, run], "theirs": [run]})
-    assert [t.get_text() for t in courses.axes[0].get_legend().get_texts()] == ["ours", "theirs"]
 
 
 def test_splitting_by_class_labels_each_group_from_zero() -> None:

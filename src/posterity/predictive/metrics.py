@@ -25,9 +25,6 @@ class Scores:
     calibration_auroc: float
     """How well 1 − max p tells wrong answers from right ones."""
 
-    def as_dict(self) -> dict[str, float]:
-        return dict(vars(self))
-
 
 def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Scores:
     """All measures of probabilities against labels."""

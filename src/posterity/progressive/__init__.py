@@ -7,7 +7,6 @@ from posterity.progressive.learner import Learner
 from posterity.progressive.metrics import Continual, Judgement, follow, judge
 from posterity.progressive.network import Network
 from posterity.progressive.one_network import EWC, FineTuning, OneNetwork, OnlineLaplace
-from posterity.progressive.plots import draw_courses, draw_matrix
 from posterity.progressive.pnn import PNN
 from posterity.progressive.streams import permuted, split_by_class
 from posterity.progressive.task import Stream, Task
@@ -29,8 +28,6 @@ __all__ = [
     "OnlineLaplace",
     "Stream",
     "Task",
-    "draw_courses",
-    "draw_matrix",
     "follow",
     "judge",
     "permuted",

@@ -26,6 +26,7 @@ class Curvature:
         return self.blocks[block]
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Curvature:
+        """The same on another device, or in another precision."""
         return replace(self, blocks={name: matrix.to(device, dtype) for name, matrix in self.blocks.items()})
 
     def __repr__(self) -> str:

@@ -35,9 +35,27 @@ def estimate(
     """The curvature of a network on data: a matrix per block summed over the data, the summed NLL, and N.
 
     One pass (two for EKFAC), in evaluation mode, without gradients of weights. The model comes out exactly as it went in,
-    its mode and statistics included, also after an error. `blocks` selects layers by name, type or predicate.
-    `batch_size` cuts tensors and datasets; a DataLoader brings its own. Under `torch.distributed` each process sees its
-    share of the batches and all return the same result.
+    its mode and statistics included, also after an error. Under `torch.distributed` each process sees its share of the
+    batches and all return the same result.
+
+    Args:
+        model: the network, at the weights where its curvature is wanted.
+        data: a pair of tensors, a `Dataset`, a `DataLoader`, or batches as mappings.
+        estimator: `KFOC()` (the default), `KFAC()`, `EKFAC()`, `Diagonal()` or `Dense()`.
+        likelihood: of the outputs; `Categorical()` by default.
+        blocks: which layers, by name, type or predicate; all of them by default.
+        batch_size: into what tensors and datasets are cut; a `DataLoader` brings its own.
+        generator: of the labels that are drawn from the model, where the estimator draws any.
+        progress: whether to show a bar once it takes longer than two seconds.
+    Returns:
+        A `Curvature`: matrices by block, summed negative log-likelihood in nats, number of examples.
+    Raises:
+        UnsupportedLayer: if a trainable layer has no matrix form and `blocks` does not leave it out.
+        NoData: if the data is empty.
+
+    Example:
+        >>> curvature = pt.estimate(model, (x, y), pt.KFAC(pt.Exact()))
+        >>> curvature["fc"].trace(), curvature.nll, curvature.count
     """
     estimator, likelihood = estimator or KFOC(), likelihood or Categorical()
     check_data(data)

@@ -51,11 +51,12 @@ class Gaussian:
 
     @property
     def blocks(self) -> tuple[str, ...]:
+        """The names of the blocks, in the network's order."""
         return tuple(self.mean)
 
     @property
     def size(self) -> int:
-        """How many parameters it speaks of."""
+        """How many parameters it is over."""
         return sum(matrix.size for matrix in self.precision.values())
 
     @property
@@ -96,6 +97,7 @@ class Gaussian:
         return torch.stack([matrix.logdet().double() for matrix in self.precision.values()]).sum()
 
     def log_prob(self, point: Mapping[str, Tensor]) -> Float[Tensor, ""]:
+        """The log density at a point, in nats."""
         return 0.5 * (self.logdet() - self.size * math.log(2 * math.pi) - self.quadratic(point))
 
     def kl(self, other: Gaussian) -> Float[Tensor, ""]:
@@ -177,12 +179,14 @@ class Gaussian:
 
     @property
     def is_compressed(self) -> bool:
+        """Whether no block's precision is a sum of several terms."""
         return not any(
             isinstance(m, JointEigen) or (isinstance(m, KroneckerSum) and len(m.terms) > 1)
             for m in self.precision.values()
         )
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Gaussian:
+        """The same on another device, or in another precision."""
         return replace(
             self,
             mean={name: mean.to(device=device, dtype=dtype) for name, mean in self.mean.items()},

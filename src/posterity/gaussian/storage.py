@@ -76,8 +76,20 @@ def save(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Gaussian:
     """The Gaussian of a file, on the CPU, the same to the last bit: draws with one seed agree before and after.
 
-    A file that is damaged, cut short, too large, from a later version or of another kind gives a `BadPriorFile` of the
-    fitting name. That precisions are positive definite shows at their first use, as `NotPositiveDefinite`.
+    No code in the file is run. That precisions are positive definite shows at their first use, as `NotPositiveDefinite`.
+
+    Args:
+        path: a file that `Gaussian.save` wrote.
+        limit_bytes: files larger than this are refused before they are read.
+    Returns:
+        The `Gaussian`, its card included.
+    Raises:
+        BadPriorFile: under the fitting name, if the file is damaged, cut short, too large, from a later version or of
+            another kind.
+
+    Example:
+        >>> prior = pt.load("letters.safetensors")
+        >>> fit = pt.learn(model, data, prior=prior)
     """
     return read(path, limit_bytes=limit_bytes).gaussian
 

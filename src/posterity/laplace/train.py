@@ -56,6 +56,7 @@ class History:
 
     @property
     def final(self) -> Epoch:
+        """The epoch whose weights the network was left with."""
         return self.epochs[self.best]
 
 

@@ -23,11 +23,21 @@ class Scores:
     brier: float
     ece: float
     calibration_auroc: float
-    """How well 1 − max p tells wrong answers from right ones."""
+    """How well 1 − max p separates wrong answers from right ones."""
 
 
 def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Scores:
-    """All measures of probabilities against labels."""
+    """All measures of probabilities against labels.
+
+    Args:
+        probs: one row of probabilities for each example.
+        targets: the right classes.
+    Returns:
+        A `Scores` with accuracy, NLL, Brier score, ECE and calibration AUROC.
+
+    Example:
+        >>> pt.score(fit.predict(x).probs, y).nll
+    """
     from torchmetrics.functional.classification import binary_auroc, multiclass_accuracy, multiclass_calibration_error
 
     classes, targets = probs.shape[-1], targets.long()
@@ -48,7 +58,17 @@ def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Score
 
 
 def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
-    """How well an uncertainty (entropy, 1 − max p) tells foreign inputs from familiar ones: 0.5 is chance, 1 perfect."""
+    """How well an uncertainty (entropy, 1 − max p) separates foreign inputs from familiar ones: 0.5 is chance, 1 perfect.
+
+    Args:
+        inside: uncertainties of inputs like those learned from.
+        outside: uncertainties of foreign inputs.
+    Returns:
+        The area under the ROC curve, ties counted by half.
+
+    Example:
+        >>> pt.ood_auroc(fit.predict(x).entropy, fit.predict(x_foreign).entropy)
+    """
     from torchmetrics.functional.classification import binary_auroc
 
     scores = torch.cat((inside, outside))
@@ -59,7 +79,18 @@ def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
 
 
 def selective_accuracy(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"], coverage: float) -> float:
-    """Accuracy on the share of inputs the classifier is surest of."""
+    """Accuracy on the share of inputs the classifier is surest of.
+
+    Args:
+        probs: one row of probabilities for each example.
+        targets: the right classes.
+        coverage: the share that is kept, above 0 and up to 1.
+    Returns:
+        The accuracy on the kept inputs; of equal confidences the first are kept.
+
+    Example:
+        >>> pt.selective_accuracy(probs, y, coverage=0.8)
+    """
     if not 0 < coverage <= 1:
         raise ValueError(f"coverage lies above 0 and up to 1, not {coverage}")
     kept = max(1, round(coverage * len(targets)))
@@ -77,7 +108,19 @@ class Reliability:
 
 
 def reliability(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"], bins: int = BINS) -> Reliability:
-    """Mean confidence, accuracy and share of inputs of each bin that has any."""
+    """Mean confidence, accuracy and share of inputs of each bin that has any.
+
+    Args:
+        probs: one row of probabilities for each example.
+        targets: the right classes.
+        bins: of equal width, from 0 to 1.
+    Returns:
+        A `Reliability`: what a reliability diagram shows.
+
+    Example:
+        >>> found = pt.reliability(probs, y)
+        >>> axis.plot(found.confidence, found.accuracy)
+    """
     confidence, labels = probs.max(-1)
     index = (confidence * bins).long().clamp_max(bins - 1)
     rows = []

@@ -33,12 +33,14 @@ class Prediction:
 
     @property
     def probs(self) -> Tensor:
+        """Probabilities of the classes, averaged over the posterior."""
         if isinstance(self.likelihood, GaussianNoise):
             raise BadData("a regression predicts numbers, not probabilities: use .mean and .variance.")
         return self.mean
 
     @property
     def labels(self) -> Tensor:
+        """The most probable class, or for independent labels those more probable than not."""
         return self.probs.argmax(-1) if isinstance(self.likelihood, Categorical) else (self.probs > 0.5).long()
 
     @property
@@ -53,6 +55,7 @@ class Prediction:
 
     @property
     def mutual_information(self) -> Tensor:
+        """Between targets and weights, in nats: the same as `epistemic`."""
         return self.epistemic
 
 

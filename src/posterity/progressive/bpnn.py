@@ -65,10 +65,28 @@ class BPNN(ColumnLearner[Learned]):
 
     While a column learns, earlier ones are drawn from their posteriors, a draw for each batch; all are drawn when predicting.
     Only the new blocks have curvature, scales and a share in the KL divergence. A column starts at its prior's mean, or at the
-    model's weights where that is zero. Of `model`, `laterals`, `head`, `backbone`, `training` and `memory_limit` see `PNN`; batch
-    statistics stay at the model's. Where there is room to keep what earlier columns hand on, batches take their draws in turn
-    from a pool of up to eight; without (`memory_limit=0`) no two batches see the same. With several `temperatures`
-    the new blocks take the one of least validation NLL.
+    model's weights where that is zero. Batch statistics stay at the model's. Earlier tasks stay bit-identical.
+
+    Args:
+        model: the architecture of a column; as for `PNN`.
+        prior: the learned prior of the layers of every column.
+        laterals: the layers where earlier columns lead in, as paths or patterns.
+        head: the layer that each task has in its own size; the last linear one by default.
+        estimator: of the curvature; `KFOC()` by default.
+        scaling: how α, β and τ of a column are chosen: `Scales`, "evidence", or the name of the bound to be least.
+        temperatures: with several, the new blocks take the one of least validation NLL.
+        head_precision: of the isotropic prior of a head that the learned prior does not have.
+        samples: draws of a prediction.
+        backbone: a frozen module that runs once before all columns.
+        training: options of `train` (lr, epochs, …).
+        memory_limit: bytes for keeping what earlier columns hand on while a column trains. Batches then take their draws in
+            turn from a pool of up to eight; with 0 no two batches see the same draw.
+        seed: all randomness follows from it, unless a generator is given.
+
+    Example:
+        >>> bpnn = pt.BPNN(model, prior=source.posterior, laterals=["3", "7", "9"], head="11")
+        >>> for task in stream: bpnn.learn(task)
+        >>> bpnn.predict(x, task="apple").probs
     """
 
     def __init__(
@@ -242,7 +260,20 @@ class BPNN(ColumnLearner[Learned]):
         method: Literal["sampled", "linearised"] = "sampled",
         keep_draws: bool = False,
     ) -> Prediction:
-        """The predictive of a task, over draws of all columns that feed it."""
+        """The predictive distribution of a task, over draws of all columns that feed it.
+
+        Args:
+            x: inputs, a tensor or what the network takes by name.
+            task: the name of a task that was learned.
+            generator: of the draws.
+            samples: how many draws; the learner's own number by default.
+            method: "sampled" or "linearised", as for `pt.predict`.
+            keep_draws: whether to keep the outputs of every draw.
+        Returns:
+            A `Prediction`.
+        Raises:
+            UnknownTask: if no task of this name was learned.
+        """
         likelihood = self.learned[self._number(task)].likelihood
         return predict(
             self.network(task),
@@ -258,9 +289,17 @@ class BPNN(ColumnLearner[Learned]):
     def certify(
         self, task: Task | str, data: Data | None = None, confidence: float = 0.95, **options: Any
     ) -> Certificate:
-        """A risk bound for a task, on its training data unless other data is given. Only its own column has a KL divergence.
+        """A risk bound for a task, over all columns that feed it. Only its own column has a KL divergence.
 
-        `options` go to `pacbayes.certify`.
+        Args:
+            task: the task, or its name.
+            data: what certifies; the task's training data by default.
+            confidence: with which the bound holds.
+            options: of `pt.certify`.
+        Returns:
+            A `Certificate`.
+        Raises:
+            NoData: if a name is given without data.
         """
         name = task if isinstance(task, str) else task.name
         data = task.train if data is None and isinstance(task, Task) else data

@@ -30,13 +30,13 @@ class Learner(ABC):
 
     @abstractmethod
     def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Any:
-        """Take up one more task. Without a generator, randomness follows from the learner's seed and the task's number."""
+        """Learn one more task. Without a generator, randomness follows from the learner's seed and the task's number."""
 
     @abstractmethod
     def predict(
         self, x: Tensor | Mapping[str, Any], task: str, *, generator: torch.Generator | None = None
     ) -> Prediction:
-        """What the learner says of inputs of a task that it has learned."""
+        """The predictive distribution of a task that was learned, for inputs x."""
 
     @property
     @abstractmethod

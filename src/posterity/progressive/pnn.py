@@ -33,15 +33,22 @@ class Trained:
 class PNN(ColumnLearner[Trained]):
     """A new column for each task, with lateral connections from all earlier ones, which stay as they are.
 
-    `model` is the architecture of a column and its initial weights; `laterals` names the layers where earlier columns lead in
-    (paths or patterns), `head` the layer that each task has in its own size. Parameters of the model with requires_grad
-    False, and the `backbone` that runs once before all columns, are shared and never trained.
+    Args:
+        model: the architecture of a column and its initial weights. Parameters with requires_grad False are shared by all
+            columns and never trained.
+        laterals: the layers where earlier columns lead in, as paths or patterns.
+        head: the layer that each task has in its own size; the last linear one by default.
+        weight_decay: PyTorch's λ on the mean loss, a Gaussian prior of precision λ·N around zero.
+        dropout_draws: if not zero, dropout stays on when predicting and as many outputs are averaged (MC dropout).
+        backbone: a frozen module that runs once before all columns.
+        training: options of `train` (lr, epochs, …).
+        memory_limit: bytes for keeping what earlier columns hand on while a column trains, where the data is a pair of tensors.
+        seed: all randomness follows from it, unless a generator is given.
 
-    `weight_decay` is PyTorch's λ on the mean loss, a Gaussian prior of precision λ·N around zero. With `dropout_draws`, dropout
-    stays on when predicting and as many outputs are averaged (MC dropout). `training` goes to `train` (lr, epochs, …).
-
-    Where the data is a pair of tensors, what earlier columns hand on is computed once and kept while a column trains, if it
-    takes no more than `memory_limit` bytes.
+    Example:
+        >>> pnn = pt.PNN(model, laterals=["3", "7", "9"], head="11")
+        >>> for task in stream: pnn.learn(task)
+        >>> pnn.predict(x, task="apple").labels
     """
 
     def __init__(

@@ -80,7 +80,26 @@ def split_prior(
 
     The posterior of the share is often too wide for single draws to classify well. It is cooled to the warmest of the
     `temperatures` whose draws err at most `tolerance` more, on the share itself, than those of the coldest: a choice that the
-    rest has no part in. `learning` goes to `learn`.
+    rest has no part in.
+
+    Args:
+        model: the network; it is trained.
+        data: tensors or a dataset with a length.
+        prior: as for `learn`.
+        share: of the data that refines the prior.
+        temperatures: to choose from; with none the posterior is taken as it is.
+        tolerance: in 0-1 error.
+        generator: of the order, the training and the draws.
+        progress: whether to show bars.
+        learning: further options of `learn`.
+    Returns:
+        A `Refined`: the fit on the share, the refined prior, and the rest of the data.
+    Raises:
+        NoData: if the share holds no example.
+
+    Example:
+        >>> refined = pt.split_prior(model, (x, y))
+        >>> refined.certify(epochs=20).bound
     """
     if not 0 < share < 1:
         raise ValueError(f"the share of the data that refines the prior lies between 0 and 1, not {share}")

@@ -27,3 +27,11 @@ def test_smoke_cells_of_the_kronecker_study_are_among_the_papers():
     smoke, paper = ({cell.key for cell in study.cells(preset)} for preset in (Preset.smoke, Preset.paper))
     assert smoke < paper
     assert len(paper) == len(study.grid[Preset.paper]) == 18 * 10 + 8 + 2
+
+
+def test_the_learned_priors_recipe_is_part_of_the_key_and_leaves_the_draws_alone():
+    plain, first, second = (Cell("s", 1, {"a": 1}, source) for source in ("", "mnist-10-aa", "mnist-10-bb"))
+    assert len({plain.key, first.key, second.key}) == 3
+    draws = [torch.rand(3, generator=cell.generator()) for cell in (plain, first, second)]
+    assert torch.equal(draws[0], draws[1])
+    assert torch.equal(draws[0], draws[2])

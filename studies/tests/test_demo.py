@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from posterity.cli import app
-from posterity_studies.demo import SIZES, demo, verdict
+from posterity_studies.demo import demo, recipe, verdict
 from posterity_studies.demo.cells import split
 from posterity_studies.demo.methods import METHODS
 from posterity_studies.demo.reading import difference, winner
@@ -53,7 +53,7 @@ def test_every_method_has_as_many_trials():
 
 def test_smoke_run_prints_the_comparison_and_keeps_every_cell(ran):
     folder, _, output = ran
-    cells = demo(folder / f"prior-{SIZES[Preset.smoke].source_images}.safetensors").cells(Preset.smoke)
+    cells = demo(folder / f"{recipe(Preset.smoke).name}.safetensors").cells(Preset.smoke)
     assert len((folder / "demo.jsonl").read_text().splitlines()) == len(cells)
     for method in METHODS.values():
         assert method.short in output

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posterity_studies import Preset, Verdict, find, markdown, report, run, save_figure
-from posterity_studies.shared.sources import data_set, source_prior
+from posterity_studies.shared.sources import data_set, learned_prior
 from posterity_studies.studies.calibration.cells import foreign
 
 
@@ -38,14 +38,14 @@ def miniature(tmp_path_factory):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSTERITY_DATA", str(root))
-        patch.chdir(root)
+        patch.setenv("POSTERITY_CACHE", str(root / "cache"))
         _forget()
         yield root
     _forget()
 
 
 def _forget():
-    for cached in (data_set, source_prior, foreign):
+    for cached in (data_set, learned_prior, foreign):
         cached.cache_clear()
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 
@@ -16,9 +15,11 @@ import posterity_studies as studies
 from posterity_studies import Preset
 from posterity_studies.cli.progress import watching
 from posterity_studies.cli.study import print_table
-from posterity_studies.demo import KEY, SIZES, learn_prior, on_temperature, page, verdict
+from posterity_studies.demo import KEY, on_temperature, page, recipe, verdict
 from posterity_studies.demo import demo as declare
+from posterity_studies.engine.processes import one_thread
 from posterity_studies.folders import RUNS
+from posterity_studies.shared.sources import write_prior
 
 app = typer.Typer(pretty_exceptions_show_locals=False)
 
@@ -35,14 +36,10 @@ def demo(
 ) -> None:
     """MNIST's posterior as a prior for scikit-learn's digits, against tuned rivals: about two minutes on two cores."""
     console = Console()
-    size = SIZES[preset]
-    prior = out / f"prior-{size.source_images}.safetensors"
-    if not prior.exists():
-        console.print(f"Learning a prior from {10 * size.source_images:,} MNIST images …", highlight=False)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the same prior, to the bit, on every run
-    learn_prior(prior, size.source_images, size.source_epochs)
-    torch.set_num_threads(threads)
+    source = recipe(preset)
+    console.print(f"The prior is learned once, from {10 * source.examples:,} MNIST images.", highlight=False)
+    with one_thread():  # the same prior, to the bit, on every run
+        prior = write_prior(source, out, progress=True)
     study = declare(prior)
     try:
         with watching(console, "demo", quiet=False) as watch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 from posterity_studies.demo.cells import cell
 from posterity_studies.demo.methods import METHODS
 from posterity_studies.demo.showing import draw, tables
-from posterity_studies.demo.source import fingerprint
 from posterity_studies.engine.declaration import Preset, Study, grid
+from posterity_studies.shared.sources import Recipe
 
 TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 0.3, 1.0)
 
@@ -56,12 +57,28 @@ FULL = Size(
 SIZES = {Preset.smoke: SMOKE, Preset.cpu: FULL, Preset.paper: FULL}
 
 
+def recipe(preset: Preset) -> Recipe:
+    """How the prior is learned: LeNet-5 on some images of each MNIST digit, one Kronecker pair a layer."""
+    size = SIZES[preset]
+    return Recipe(
+        "mnist-sample",
+        size.source_images,
+        by_class=True,
+        epochs=size.source_epochs,
+        lr=2e-3,
+        batch_size=128,
+        evidence=True,
+        one_pair=True,
+    )
+
+
 def demo(prior: Path) -> Study:
     """The study with this prior. Results of another prior are other results, so its fingerprint is among the arguments."""
+    fingerprint = hashlib.sha256(prior.read_bytes()).hexdigest()[:12]
     return Study(
         id="demo",
         claim="What a prior learned on one task is worth on the next, where images are few, beside tuned rivals.",
-        grid={preset: _cells(size, fingerprint(prior)) for preset, size in SIZES.items()},
+        grid={preset: _cells(size, fingerprint) for preset, size in SIZES.items()},
         cell=partial(cell, prior),
         tables=tables,
         draw=draw,

@@ -1,4 +1,4 @@
-"""Task 1: four ways to learn from a handful of images, each with one number that says how far to trust the source."""
+"""Task 1: four methods to learn from a handful of images, each with one number that says how far to trust the source."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity_studies.demo.source import at_mean, fresh
+from posterity.lenet import lenet5
 from posterity_studies.shared.datasets.digits import Pair
+from posterity_studies.shared.networks import fresh
+from posterity_studies.shared.priors import start_at
 
 BATCH = 32
 
@@ -41,12 +43,12 @@ def fit(method: str, strength: float, prior: pt.Gaussian, data: Pair, seed: int,
     match method:
         case "learned":
             # Precision times α: the source's curvature is a sum over all its images, more than a new task owes it.
-            model, pull = at_mean(prior), prior.tempered(1 / strength)
+            model, pull = _at_mean(prior), prior.tempered(1 / strength)
         case "centred":
-            model = at_mean(prior)
+            model = _at_mean(prior)
             pull = pt.isotropic(model, precision=strength, mean="model")
         case "tuned":
-            model, pull, steps = at_mean(prior), None, int(strength)
+            model, pull, steps = _at_mean(prior), None, int(strength)
         case _:
             model, steps, lr = fresh(seed), 2 * steps, 2e-3
             pull = pt.isotropic(model, precision=strength, mean="zero")
@@ -63,6 +65,13 @@ def fit(method: str, strength: float, prior: pt.Gaussian, data: Pair, seed: int,
         progress=False,
     )
     return Fitted(model, pull)
+
+
+def _at_mean(prior: pt.Gaussian) -> nn.Module:
+    """A network with the prior's mean for weights."""
+    model = lenet5()
+    start_at(model, prior)
+    return model
 
 
 @dataclass(frozen=True)

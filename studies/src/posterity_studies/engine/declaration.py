@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +11,9 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+
+from posterity.fingerprint import fingerprint
+from posterity_studies.shared.sources import Needs
 
 Arguments = Mapping[str, Any]
 """What a cell is asked: plain JSON values only, for they are its identity."""
@@ -35,16 +37,24 @@ class Cell:
     study: str
     version: int
     arguments: Arguments
+    source: str = ""
+    """The name of the learned prior's recipe, where the cell uses one."""
 
     @property
     def key(self) -> str:
         """64 bits of a hash over all that decides the result."""
-        identity = json.dumps([self.study, self.version, self.arguments], sort_keys=True, allow_nan=False)
-        return hashlib.sha256(identity.encode()).hexdigest()[:16]
+        return self._hash(*([self.source] if self.source else []))
 
     def generator(self) -> torch.Generator:
-        """Randomness that belongs to this cell alone, so that order and workers change nothing."""
-        return torch.Generator().manual_seed(int(self.key, 16) >> 1)
+        """Randomness that belongs to this cell alone, so that order and workers change nothing.
+
+        With another prior the draws stay the same: two recipes can be compared cell by cell.
+        """
+        return torch.Generator().manual_seed(int(self._hash(), 16) >> 1)
+
+    def _hash(self, *more: str) -> str:
+        identity = [self.study, self.version, self.arguments, *more]
+        return fingerprint([json.dumps(identity, sort_keys=True, allow_nan=False)], digits=16)
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,7 @@ class Record:
     values: Values
     seconds: float
     versions: Mapping[str, str]
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,11 +117,17 @@ class Study:
     data: str = ""
     """Data, N and network in a few words."""
     verdict: Callable[[Sequence[Record]], Verdict] | None = None
+    source: Needs | None = None
+    """The recipe of the learned prior that a cell uses."""
     version: int = 1
     """Raise it when the cell's code changes its results: older lines are then left alone and computed anew."""
 
     def cells(self, preset: Preset) -> list[Cell]:
-        return [Cell(self.id, self.version, arguments) for arguments in self.grid[preset]]
+        return [self._cell(arguments) for arguments in self.grid[preset]]
+
+    def _cell(self, arguments: Arguments) -> Cell:
+        recipe = self.source(arguments) if self.source else None
+        return Cell(self.id, self.version, arguments, recipe.name if recipe else "")
 
 
 def grid(**axes: Iterable[Any]) -> list[dict[str, Any]]:

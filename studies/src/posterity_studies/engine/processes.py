@@ -109,7 +109,7 @@ def record(function: CellFunction, cell: Cell) -> Record:
         raise
     seconds = round(time.perf_counter() - start, 3)
     versions = {"posterity": __version__, "torch": version("torch")}
-    return Record(cell.study, cell.key, cell.arguments, values, seconds, versions)
+    return Record(cell.study, cell.key, cell.arguments, values, seconds, versions, cell.source)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from posterity.algebra import scaled_identity
 from posterity.blocks import find_blocks, write_blocks
 from posterity.gaussian import Gaussian
 from posterity.laplace import isotropic, train
@@ -19,6 +20,8 @@ from posterity_studies.shared.tasks import Pair
 PRIORS = {"learned": "learned", "mean": "isotropic at the mean", "zero": "isotropic at zero"}
 COLOURS = {"learned": "#0072b2", "mean": "#d55e00", "zero": "#009e73"}
 STEPS = 200
+STRENGTHS = [(a, g) for a in (0.001, 0.01, 0.1, 1.0) for g in (30.0, 100.0, 300.0, 1000.0)]
+"""(share of the source's curvature, γ) of the priors that certificates without a split declare in advance and pay for."""
 
 
 def prior_of(kind: str, learned: Gaussian, weight: float, precision: float, seed: int = 0) -> Gaussian:
@@ -33,12 +36,26 @@ def prior_of(kind: str, learned: Gaussian, weight: float, precision: float, seed
     return replace(flat, precision=total)
 
 
+def at_strength(learned: Gaussian, share: float, gamma: float) -> Gaussian:
+    """The learned prior with precision share · curvature + γ · identity, and with its past, which certificates ask for."""
+    precision = {}
+    for name, matrix in learned.precision.items():
+        pair = source_curvature(learned, name).to(dtype=torch.float64)
+        precision[name] = scaled_identity(gamma, matrix.shape) + pair * share
+    return replace(learned, precision=precision)
+
+
 def start(kind: str, learned: Gaussian, seed: int) -> nn.Sequential:
     """A network at the learned weights, or at fresh ones where the prior knows nothing of them."""
     model = fresh(seed)
     if kind != "zero":
-        model.load_state_dict(write_blocks(find_blocks(model), dict(learned.mean)))
+        start_at(model, learned)
     return quick(model)
+
+
+def start_at(model: nn.Module, prior: Gaussian) -> None:
+    """The prior's mean as the network's weights."""
+    model.load_state_dict(write_blocks(find_blocks(model), {name: mean.float() for name, mean in prior.mean.items()}))
 
 
 def to_the_mode(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
-import tempfile
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from posterity.errors import NoDataSet
+from posterity.files import write_whole
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,10 @@ def fetch(source: Source, folder: Path) -> Path:
         if found != source.sha256:
             tried.append(f"{url}: its contents have sha256 {found[:12]}…, not {source.sha256[:12]}…")
             continue
-        _put(raw, path)
+        write_whole(path, raw)
         return path
     raise NoDataSet(f"{source.file} could not be had: " + "; ".join(tried or ["no public source is known"]))
 
 
 def _contents(raw: bytes, name: str) -> str:
     return hashlib.sha256(gzip.decompress(raw) if name.endswith(".gz") else raw).hexdigest()
-
-
-def _put(raw: bytes, path: Path) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(raw)
-    os.replace(name, path)

@@ -14,14 +14,18 @@ from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.drawing import noise_of
 from posterity_studies.shared.paper import DELTA
 from posterity_studies.shared.priors import prior_of, start, to_the_mode
-from posterity_studies.shared.sources import data_set, source_prior
+from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tempering import draws_of
+
+
+def source(arguments: Arguments) -> Recipe:
+    return Recipe("mnist", arguments["examples"], 1e-5)
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """Two tables over (α, β) and the β of the one-number optimum. α and β are shared by all layers, τ = 1, as in the paper."""
     seed = arguments["seed"]
-    learned = source_prior("mnist", arguments["examples"], 1e-5)
+    learned = learned_prior(source(arguments))
     x, y = data_set("notmnist").train
     model = start("learned", learned, seed)
     prior = prior_of("learned", learned, arguments["weight"], arguments["gamma"], seed).compress()

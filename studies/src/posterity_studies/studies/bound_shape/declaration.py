@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study, grid
-from posterity_studies.studies.bound_shape.cells import cell
+from posterity_studies.studies.bound_shape.cells import cell, source
 from posterity_studies.studies.bound_shape.reading import verdict
 from posterity_studies.studies.bound_shape.showing import draw, tables
 
@@ -35,6 +35,7 @@ STUDY = Study(
         Preset.paper: surfaces(5, ALPHAS, BETAS, 60000, 11840, 100, 2000),
     },
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     verdict=verdict,

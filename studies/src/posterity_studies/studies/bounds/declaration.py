@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from posterity_studies.engine.declaration import Preset, Study, grid
-from posterity_studies.studies.bounds.cells import cell
+from posterity_studies.studies.bounds.cells import cell, source
 from posterity_studies.studies.bounds.paper import PAPER_GAMMA
 from posterity_studies.studies.bounds.reading import verdict
 from posterity_studies.studies.bounds.showing import draw, tables
@@ -79,6 +79,7 @@ STUDY = Study(
         ),
     },
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     notes=(

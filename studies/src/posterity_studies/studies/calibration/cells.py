@@ -12,7 +12,7 @@ from posterity.predictive import ood_auroc, score
 from posterity.predictive.prediction import categorical_entropy
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.datasets import grey, images, pixels
-from posterity_studies.shared.sources import source_prior
+from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.tasks import Task
 from posterity_studies.studies.calibration.methods import METHODS
 
@@ -23,10 +23,14 @@ def foreign(name: str) -> Tensor:
     return grey(pixels("cifar10").test[0]) if name == "cifar grey" else images("fashion_mnist").test[0]
 
 
+def source(arguments: Arguments) -> Recipe:
+    return Recipe(arguments["source"], arguments["examples"], 1.0)
+
+
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     seed, method = arguments["seed"], METHODS[arguments["method"]]
     task = Task.of(arguments["target"], arguments["shots"], seed, tested=arguments["tested"])
-    learned = source_prior(arguments["source"], arguments["examples"], 1.0)
+    learned = learned_prior(source(arguments))
     x, y = task.held_out
     trials = []
     for strength in method.strengths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from posterity_studies.engine.declaration import Preset, Study, grid
-from posterity_studies.studies.calibration.cells import cell
+from posterity_studies.studies.calibration.cells import cell, source
 from posterity_studies.studies.calibration.methods import METHODS
 from posterity_studies.studies.calibration.reading import verdict
 from posterity_studies.studies.calibration.showing import draw, tables
@@ -36,6 +36,7 @@ STUDY = Study(
         Preset.paper: _cells(PAIRS, [1, 5, 10, 25, 100], 10, 60000, 10000, list(METHODS)),
     },
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     verdict=verdict,

@@ -20,10 +20,16 @@ from posterity.workflow import split_prior
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.augmentation import Affine
 from posterity_studies.shared.datasets import images
-from posterity_studies.shared.handed_down import STRENGTHS, at_strength, mnist_prior, start_at
 from posterity_studies.shared.networks import fresh
+from posterity_studies.shared.priors import STRENGTHS, at_strength, start_at
+from posterity_studies.shared.sources import Recipe, learned_prior
 
 NETWORKS = {"lenet5": lenet5}
+
+
+def source(arguments: Arguments) -> Recipe | None:
+    """`source` counts images of MNIST; 0 is a prior from the target alone."""
+    return Recipe("mnist", arguments["source"], 1e-5, epochs=20) if arguments["source"] else None
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
@@ -38,10 +44,9 @@ def _split(arguments: Arguments, generator: torch.Generator) -> Values:
     with torch.random.fork_rng():
         torch.manual_seed(arguments["seed"])
         model: nn.Module = NETWORKS[arguments["network"]]()
-    source = arguments["source"]
-    prior = None
-    if source:
-        prior = at_strength(mnist_prior(source), *arguments["strength"])
+    recipe, prior = source(arguments), None
+    if recipe is not None:
+        prior = at_strength(learned_prior(recipe), *arguments["strength"])
         start_at(model, prior)
     refined = split_prior(
         model,
@@ -84,8 +89,9 @@ def _alone(arguments: Arguments, generator: torch.Generator) -> Values:
     """The source's prior as it is, and a posterior optimised for the bound on all of the target's images."""
     data = images(arguments["target"])
     x, y = _some(data.train, arguments["examples"], generator)
-    model = fresh(arguments["seed"])
-    prior = at_strength(mnist_prior(arguments["source"]), *arguments["strength"])
+    model, recipe = fresh(arguments["seed"]), source(arguments)
+    assert recipe is not None
+    prior = at_strength(learned_prior(recipe), *arguments["strength"])
     start = Gaussian(prior.mean, {name: _halved(m) for name, m in prior.precision.items()}, prior.card)
     posterior = optimise_posterior(
         model, start, prior, (x, y), epochs=arguments["optimise"], generator=generator, progress=False

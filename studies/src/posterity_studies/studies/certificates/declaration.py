@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study
-from posterity_studies.studies.certificates.cells import cell
+from posterity_studies.studies.certificates.cells import cell, source
 from posterity_studies.studies.certificates.reading import ROWS, verdict
 from posterity_studies.studies.certificates.showing import draw, tables
 
@@ -84,6 +84,7 @@ STUDY = Study(
     data="NotMNIST, MNIST and Fashion-MNIST; LeNet-5",
     verdict=verdict,
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     notes=(

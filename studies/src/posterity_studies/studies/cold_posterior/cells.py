@@ -16,7 +16,7 @@ from posterity_studies.shared.datasets import per_class
 from posterity_studies.shared.dead_units import dead_units
 from posterity_studies.shared.drawing import noise_of
 from posterity_studies.shared.priors import prior_of, start, to_the_mode
-from posterity_studies.shared.sources import data_set, source_prior
+from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tasks import Pair
 from posterity_studies.shared.tempering import accuracy, tempered_probabilities
 
@@ -24,10 +24,14 @@ ALL = 0
 """For `shots`: all training images."""
 
 
+def source(arguments: Arguments) -> Recipe:
+    return Recipe("mnist", arguments["examples"], 1e-5)
+
+
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """Accuracies in per cent: of the mode, by "treatment γ τ" for draws, and by γ for the linearised network at τ = 1."""
     kind, seed, trained = arguments["prior"], arguments["seed"], arguments["trained"]
-    learned = source_prior("mnist", arguments["examples"], 1e-5)
+    learned = learned_prior(source(arguments))
     x, y = _test_images(seed, arguments["tested"])
     model = start(kind, learned, seed)
     prior = prior_of(kind, learned, 1.0, trained, seed)

@@ -8,7 +8,7 @@ from typing import Any
 from posterity_studies.engine.declaration import Preset, Study, grid
 from posterity_studies.shared.drawing import TREATMENTS
 from posterity_studies.shared.priors import PRIORS
-from posterity_studies.studies.cold_posterior.cells import ALL, cell
+from posterity_studies.studies.cold_posterior.cells import ALL, cell, source
 from posterity_studies.studies.cold_posterior.reading import verdict
 from posterity_studies.studies.cold_posterior.showing import draw, tables
 
@@ -59,6 +59,7 @@ STUDY = Study(
         ],
     },
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     verdict=verdict,

@@ -12,7 +12,7 @@ from posterity.gaussian import Gaussian
 from posterity.progressive import BPNN, PNN, Joint, Judgement, OneNetwork, Stream, Task, judge
 from posterity.progressive.metrics import average_accuracy, backward_transfer, forgetting, gathered, judged
 from posterity_studies.engine.declaration import Arguments, Values
-from posterity_studies.shared.sources import source_prior
+from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.streams import split
 from posterity_studies.studies.continual.methods import Method, full, small
 
@@ -20,9 +20,15 @@ HELD, TESTED = 25, 100
 """Validation and test images a class."""
 
 
+def source(arguments: Arguments) -> Recipe | None:
+    """With all of a data set there is no other data."""
+    small = arguments["protocol"] == "small"
+    return Recipe(arguments["source"], arguments["examples"], 1.0) if small else None
+
+
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
-    seed = arguments["seed"]
-    if arguments["protocol"] == "full":
+    seed, recipe = arguments["seed"], source(arguments)
+    if recipe is None:
         stream = split("mnist", seed, held=100)
         training = {"epochs": arguments["epochs"], "stop_after": 99, "lr": 1e-3, "batch_size": 128, "validation": None}
         return _values(*course(full(arguments["method"], training, seed), stream))
@@ -31,7 +37,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     batch = min(64, 2 * shots)
     epochs = max(1, arguments["steps"] * batch // (2 * shots))
     training = {"epochs": epochs, "stop_after": epochs, "lr": 2e-3, "batch_size": batch, "validation": None}
-    learned = source_prior(arguments["source"], arguments["examples"], 1.0)
+    learned = learned_prior(recipe)
     return _values(*course(small(arguments["method"], learned, training, seed), stream))
 
 

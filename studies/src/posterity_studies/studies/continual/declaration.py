@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study, grid
-from posterity_studies.studies.continual.cells import HELD, TESTED, cell
+from posterity_studies.studies.continual.cells import HELD, TESTED, cell, source
 from posterity_studies.studies.continual.methods import DRAWS, NAMES, TEMPERATURES
 from posterity_studies.studies.continual.reading import FULL, verdict
 from posterity_studies.studies.continual.showing import draw, tables
@@ -56,6 +56,7 @@ STUDY = Study(
     "tasks each; multi-head split MNIST, all images",
     verdict=verdict,
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     notes=(

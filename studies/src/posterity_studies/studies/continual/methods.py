@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from posterity.blocks import find_blocks, write_blocks
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic
 from posterity.lenet import lenet5
 from posterity.progressive import BPNN, EWC, PNN, FineTuning, Joint, Learner, OnlineLaplace
-from posterity_studies.shared.networks import quick
-from posterity_studies.shared.priors import prior_of
+from posterity_studies.shared.networks import fresh, quick
+from posterity_studies.shared.priors import prior_of, start_at
 
 STRENGTHS: dict[str, list[tuple[float, float]]] = {
     "learned": [(0.01, 0.1), (0.1, 1.0)],
@@ -57,13 +56,14 @@ class Method:
 
 def small(name: str, learned: Gaussian, training: dict[str, Any], seed: int) -> Method:
     """A method on LeNet-5. All start at the learned mean, but for the prior around zero, which starts fresh."""
-    model = start(learned)
+    model = quick(lenet5())
+    start_at(model, learned)
     laterals, head = ["3", "7", "9"], "11"
     options: dict[str, Any] = {"training": training, "seed": seed}
     match name.split():
         case ["bpnn", kind]:
             priors = [prior_of(kind, learned, *s, seed).compress().without(head) for s in STRENGTHS[kind]]
-            model = fresh(seed) if kind == "zero" else model
+            model = quick(fresh(seed)) if kind == "zero" else model
             # As many examples as these leave a bound nothing to choose by: the temperature is left to validation.
             learner = BPNN(
                 model, priors[0], laterals, head, scaling=Scales(), temperatures=TEMPERATURES, samples=DRAWS, **options
@@ -110,18 +110,6 @@ def full(name: str, training: dict[str, Any], seed: int) -> Method:
         case _:
             raise ValueError(f"there is no method {name!r}")
     return Method(learner)
-
-
-def fresh(seed: int) -> nn.Sequential:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return quick(lenet5())
-
-
-def start(learned: Gaussian) -> nn.Sequential:
-    model = quick(lenet5())
-    model.load_state_dict(write_blocks(find_blocks(model), dict(learned.mean)))
-    return model
 
 
 def with_dropout(model: nn.Sequential) -> nn.Sequential:

@@ -14,17 +14,21 @@ from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.drawing import noise_of
 from posterity_studies.shared.paper import DELTA
 from posterity_studies.shared.priors import prior_of, start, to_the_mode
-from posterity_studies.shared.sources import data_set, source_prior
+from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tempering import accuracy, tempered_probabilities
 
 GRID = [0.01, 0.1, 0.3, 0.5, 0.8, 0.9, 0.99, 1.0, 2.0]
 """The paper's α and β."""
 
 
+def source(arguments: Arguments) -> Recipe:
+    return Recipe("mnist", arguments["examples"], 1e-5)
+
+
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """Catoni and McAllester values by choice of scales; errors, KL and accuracy of the nearest pair beside the sum."""
     seed = arguments["seed"]
-    learned = source_prior("mnist", arguments["examples"], 1e-5)
+    learned = learned_prior(source(arguments))
     data = data_set("notmnist")
     model = start("learned", learned, seed)
     prior = prior_of("learned", learned, 0.01, arguments["gamma"], seed).compress()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study, grid
-from posterity_studies.studies.exact_algebra.cells import cell
+from posterity_studies.studies.exact_algebra.cells import cell, source
 from posterity_studies.studies.exact_algebra.reading import verdict
 from posterity_studies.studies.exact_algebra.showing import draw, tables
 
@@ -28,6 +28,7 @@ STUDY = Study(
         Preset.paper: cells(5, [1.0, 10.0, 100.0, 1000.0], 60000, 2000, 3000, 10000, 100),
     },
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     verdict=verdict,

@@ -15,7 +15,7 @@ from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.dead_units import dead_units
 from posterity_studies.shared.drawing import noise_of
 from posterity_studies.shared.priors import prior_of, start, to_the_mode
-from posterity_studies.shared.sources import source_prior
+from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.tasks import Task
 from posterity_studies.shared.tempering import accuracy, tempered_probabilities
 
@@ -27,13 +27,17 @@ GAMMA = 1e-5
 loss none of them moves the mode."""
 
 
+def source(arguments: Arguments) -> Recipe:
+    return Recipe("mnist", arguments["examples"], GAMMA)
+
+
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """Accuracies in per cent, by "treatment γ τ".
 
     `weight` scales the source's curvature, `pull` the prior while training.
     """
     kind, seed = arguments["prior"], arguments["seed"]
-    learned = source_prior("mnist", arguments["examples"], GAMMA)
+    learned = learned_prior(source(arguments))
     task = Task.of("notmnist", arguments["shots"], seed, tested=arguments["tested"])
     x, y = task.test
     model = start(kind, learned, seed)

@@ -7,7 +7,7 @@ from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study, grid
 from posterity_studies.shared.priors import PRIORS
-from posterity_studies.studies.small_data.cells import GAMMA, VARIANTS, Taus, cell
+from posterity_studies.studies.small_data.cells import GAMMA, VARIANTS, Taus, cell, source
 from posterity_studies.studies.small_data.reading import verdict
 from posterity_studies.studies.small_data.showing import draw, tables
 
@@ -71,6 +71,7 @@ STUDY = Study(
         ],
     },
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     verdict=verdict,

@@ -13,7 +13,7 @@ from posterity.predictive import Scores, predict, score
 from posterity.workflow import learn
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.priors import prior_of, start, to_the_mode
-from posterity_studies.shared.sources import data_set, source_prior
+from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tasks import Task
 
 STRENGTHS: dict[str, list[tuple[float, float]]] = {
@@ -31,6 +31,11 @@ ONE_STRENGTH = {"learned": (0.1, 10.0), "mean": (0.0, 10.0)}
 TESTED = 1000
 
 
+def source(arguments: Arguments) -> Recipe:
+    """The paper's protocol has one γ for the source and the target."""
+    return Recipe(arguments["source"], arguments["examples"], arguments.get("gamma", 1.0))
+
+
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """One prior on one task; `protocol` says how its strength is chosen."""
     protocols = {"fair": _fair, "paper": _published, "all data": _all_data}
@@ -41,7 +46,7 @@ def _fair(arguments: Arguments, generator: torch.Generator) -> Values:
     """One prior on one small set: the strength of least validation NLL, and how it does on test images."""
     kind, seed = arguments["prior"], arguments["seed"]
     task = Task.of(arguments["target"], arguments["shots"], seed)
-    learned = source_prior(arguments["source"], arguments["examples"], 1.0)
+    learned = learned_prior(source(arguments))
     trials = []
     for strength in STRENGTHS[kind][:: arguments["skip"]]:
         prior = prior_of(kind, learned, *strength, seed)
@@ -70,7 +75,7 @@ def _published(arguments: Arguments, generator: torch.Generator) -> Values:
     """The paper's own protocol: γ and τ fixed, the sampled predictive, nothing tuned."""
     kind, gamma, tau, seed = arguments["prior"], arguments["gamma"], arguments["tau"], arguments["seed"]
     task = Task.of(arguments["target"], arguments["shots"], seed)
-    learned = source_prior(arguments["source"], arguments["examples"], gamma)
+    learned = learned_prior(source(arguments))
     prior = learned if kind == "learned" else prior_of(kind, learned, 0.0, gamma, seed)
     model = start(kind, learned, seed)
     to_the_mode(model, task.train, prior, seed)
@@ -84,7 +89,7 @@ def _published(arguments: Arguments, generator: torch.Generator) -> Values:
 def _all_data(arguments: Arguments, generator: torch.Generator) -> Values:
     """All of the target's training data, one strength, τ = 1: what the weights' uncertainty costs in accuracy."""
     kind, seed = arguments["prior"], arguments["seed"]
-    learned = source_prior(arguments["source"], arguments["examples"], 1.0)
+    learned = learned_prior(source(arguments))
     data = data_set(arguments["target"])
     model = start(kind, learned, seed)
     prior = prior_of(kind, learned, *ONE_STRENGTH[kind], seed)

@@ -11,7 +11,7 @@ from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study, grid
 from posterity_studies.shared.priors import PRIORS
-from posterity_studies.studies.transfer.cells import ONE_STRENGTH, TEMPERATURES, TESTED, cell
+from posterity_studies.studies.transfer.cells import ONE_STRENGTH, TEMPERATURES, TESTED, cell, source
 from posterity_studies.studies.transfer.reading import verdict
 from posterity_studies.studies.transfer.showing import draw, tables
 
@@ -59,6 +59,7 @@ STUDY = Study(
         ],
     },
     cell=cell,
+    source=source,
     tables=tables,
     draw=draw,
     verdict=verdict,

@@ -1,4 +1,4 @@
-"""Everything that can go wrong by name. An error tells the place, what was found, and the remedy."""
+"""All errors. A message says where, what was found, and what to do about it."""
 
 
 class PosterityError(Exception):
@@ -37,7 +37,7 @@ class EmptySum(PosterityError):
 
 
 class NotExact(PosterityError):
-    """The exact result has no structure we can hold; an approximation must be asked for by name."""
+    """The exact result has no structure we can hold; an approximation must be asked for."""
 
 
 class TooLarge(PosterityError):
@@ -68,7 +68,7 @@ class BlockMismatch(PosterityError):
 
 
 class BatchLost(PosterityError):
-    """A layer's input no longer tells which example is which."""
+    """A layer's input no longer shows which example is which."""
 
 
 # --- curvature -------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class NoDataSet(PosterityError):
 
 
 class NoCertificate(PosterityError):
-    """A certificate was asked for that would not hold; the subclass tells why."""
+    """A certificate was asked for that would not hold; the subclass says why."""
 
 
 class Overlap(NoCertificate):
@@ -167,7 +167,7 @@ class NotStorable(PosterityError):
 
 
 class BadPriorFile(PosterityError):
-    """A file cannot be loaded as a prior; the subclass tells why."""
+    """A file cannot be loaded as a prior; the subclass says why."""
 
 
 class UnreadableFile(BadPriorFile, OSError):

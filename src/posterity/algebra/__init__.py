@@ -1,4 +1,4 @@
-"""Structured symmetric matrices over a layer's weights: exact operators, and approximations by name."""
+"""Structured symmetric matrices over a layer's weights: operators are exact, approximations are functions."""
 
 from posterity.algebra.base import Matrix
 from posterity.algebra.dense import DenseMatrix

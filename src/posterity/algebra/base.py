@@ -139,7 +139,7 @@ class Matrix(ABC):
 
     @property
     def size(self) -> int:
-        """The side of the dense form: how many parameters the matrix speaks of."""
+        """The side of the dense form: how many parameters the matrix is over."""
         return self.shape[0] * self.shape[1]
 
     def _fits(self, v: Tensor) -> Tensor:

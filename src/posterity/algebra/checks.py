@@ -1,4 +1,4 @@
-"""Bad input is refused here, by name: which matrix, what was found, what to do."""
+"""Checks of input: each error says which matrix, what was found, and what to do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def symmetric(x: Tensor, name: str) -> None:
 
 
 def cholesky(x: Float[Tensor, "*b n n"], name: str) -> Float[Tensor, "*b n n"]:
-    """The lower Cholesky factor in float64, or an error that tells the smallest eigenvalue."""
+    """The lower Cholesky factor in float64, or an error with the smallest and the largest eigenvalue."""
     x = x.double()
     factor, info = torch.linalg.cholesky_ex(x)
     # A pivot can also come out positive and meaningless (NaN passes no comparison inside LAPACK).

@@ -1,4 +1,4 @@
-"""A full matrix: the oracle that the structured ones are tested against, and the meeting point of all."""
+"""A full matrix: the oracle that the structured ones are tested against, and a form that every sum has."""
 
 from __future__ import annotations
 

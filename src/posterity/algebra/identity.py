@@ -1,4 +1,4 @@
-"""γ · identity: what one knows before any data."""
+"""γ · identity: an isotropic precision."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Kronecker(Matrix):
 
     @property
     def is_scaled_identity(self) -> bool:
-        """Whether both factors are multiples of the identity: the part of a precision that no data made."""
+        """Whether both factors are multiples of the identity, as in an isotropic prior."""
         return all(
             bool((x == x[..., :1, :1] * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)).all())
             for x in (self.left, self.right)
@@ -195,8 +195,8 @@ class KroneckerSum(Matrix):
         if self.size > DENSE_LIMIT:
             raise TooLarge(
                 f"a sum of {len(self.terms)} Kronecker products over {self.shape[0]}×{self.shape[1]} has no exact "
-                f"factorisation short of a dense {self.size}×{self.size} matrix (limit {DENSE_LIMIT}): give up "
-                "exactness by name with nearest(total), or join all but one term with nearest and keep two."
+                f"factorisation short of a dense {self.size}×{self.size} matrix (limit {DENSE_LIMIT}): use "
+                "nearest(total), which is approximate, or join all but one term with nearest and keep two."
             )
         return DenseMatrix(self.dense().double(), self.shape)
 

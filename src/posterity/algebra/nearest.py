@@ -81,7 +81,7 @@ def relative_error(total: KroneckerSum | JointEigen, pair: Kronecker) -> Float[T
     """‖total − pair‖ / ‖total‖ in Frobenius norm, with no dense matrix: O(K²(out² + inp²)).
 
     By Lemma 1 the norm is that of Σ vec(L_k) vec(R_k)ᵀ. Thin QR on both sides leaves a K×K problem without the
-    cancellation of ‖t‖² − 2<t,p> + ‖p‖², so errors down to 1e-15 are told apart from zero.
+    cancellation of ‖t‖² − 2<t,p> + ‖p‖², so errors down to 1e-15 differ from zero.
     """
     if total.shape != pair.shape:
         raise SizeMismatch(f"the sum is over {total.shape} and the pair over {pair.shape}: they must agree.")

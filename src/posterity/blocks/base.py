@@ -1,4 +1,4 @@
-"""What every layer can say of itself: its weights as one matrix, its calls as rows of inputs and gradients."""
+"""The interface of a layer: its weights as one matrix, its calls as rows of inputs and gradients."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Moment(ABC):
 
 
 class RowMoment(Moment):
-    """The plain way: input rows are at hand, one product sums them. O(rows · inp²).
+    """By one product of the input rows. O(rows · inp²).
 
     Rows wait until there are half as many as columns: a product of few rows is all memory traffic.
     """

@@ -33,7 +33,7 @@ class Call:
 class Recorder:
     """Collects the calls of one batch.
 
-    `on_input(name, a)` hears of every call going forward; `on_gradient(name, calls)` of each block once, going back,
+    `on_input(name, a)` is called at every call going forward; `on_gradient(name, calls)` of each block once, going back,
     when all its calls have their gradients (a module applied twice has two calls).
     """
 
@@ -93,7 +93,7 @@ def version_of(a: Tensor) -> int:
 
 
 class _Tap(torch.autograd.Function):
-    """The identity, with an ear on the gradient.
+    """The identity, which reports the gradient on its way back.
 
     The anchor makes the output part of the graph even where nothing before it is. Marking the output as changed in place,
     instead of returning a view, lets an in-place activation follow: the gradient heard is the one before it.

@@ -15,7 +15,7 @@ from posterity.blocks.linear import Features
 from posterity.errors import TooLarge
 
 VOCABULARY_LIMIT = 8192
-"""Beyond this many entries the (diagonal, but stored as full) input factor is refused by name."""
+"""Beyond this many entries the (diagonal, but stored as full) input factor is refused."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def attention(
     """
     in_part, out_part = parts
     if is_causal and attn_mask is None:
-        raise RuntimeError("attention is told that is_causal=True, which says what attn_mask is, and got no attn_mask.")
+        raise RuntimeError("attention was given is_causal=True, which says what attn_mask is, and got no attn_mask.")
     batched = query.ndim == 3
     time_first = batched and not module.batch_first
     inputs = [query, key, value]

@@ -115,7 +115,7 @@ def batches(data: Data, batch_size: int, workers: Workers | None = None) -> Iter
 
 
 def batch_count(data: Data, batch_size: int) -> int | None:
-    """How many batches there are, where that can be told."""
+    """How many batches there are, where that is known."""
     if is_pair(data):
         return -(-len(data[0]) // batch_size)
     length = _length(data)

@@ -34,7 +34,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
-        """The same at targets drawn from the model. (`targets` tells which positions count.)"""
+        """The same at targets drawn from the model. (`targets` says which positions count.)"""
 
     @abstractmethod
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:

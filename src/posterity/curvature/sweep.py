@@ -72,7 +72,7 @@ def estimate(
         phases = max(a.phases for a in pass_over.accumulators.values())
         for phase in range(phases):
             if phase:
-                # The same labels again: each phase speaks of the same Fisher information.
+                # The same labels again: each phase belongs to the same Fisher information.
                 generator.set_state(start)
                 pass_over.next_phase(workers)
             share = batches(data, batch_size, workers)

@@ -36,7 +36,7 @@ class Gaussian:
             odd = sorted(self.mean.keys() ^ self.precision.keys())
             raise BlockMismatch(f"blocks {odd} have a mean or a precision, and not both.")
         if not self.mean:
-            raise BlockMismatch("a Gaussian over no blocks says nothing: give it at least one.")
+            raise BlockMismatch("a Gaussian needs blocks: give it at least one.")
         for name, mean in self.mean.items():
             if self.precision[name].batch:
                 raise BlockMismatch(
@@ -144,7 +144,7 @@ class Gaussian:
         return replace(self, precision={name: matrix * kept[name] for name, matrix in grown.items()})
 
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that tell one Gaussian from another, by its numbers alone."""
+        """32 hexadecimal digits that differ between Gaussians, by its numbers alone."""
         parts: list[str | Tensor] = []
         for name in self.blocks:
             kind, tensors = take_apart(self.precision[name])
@@ -164,7 +164,7 @@ class Gaussian:
         return replace(self, mean={n: self.mean[n] for n in names}, precision={n: self.precision[n] for n in names})
 
     def compress(self) -> Gaussian:
-        """Each exact sum joined to the nearest single Kronecker pair; `card.compression` tells each one's relative error.
+        """Each exact sum joined to the nearest single Kronecker pair; `card.compression` has each one's relative error.
 
         What a posterior goes through to become the prior of the next task, or a small file. Single pairs, diagonals and
         identities stay as they are.

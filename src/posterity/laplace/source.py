@@ -93,7 +93,7 @@ class Source:
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """A loader's own, which tells the order of its batches."""
+        """A loader's own, which decides the order of its batches."""
         own = self.data.generator if isinstance(self.data, DataLoader) else None
         return [own] if own is not None and own is not self.shuffle else []
 

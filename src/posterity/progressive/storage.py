@@ -39,7 +39,7 @@ Plain = int | float | str | bool | None
 
 
 def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
-    """Write a learner; the columns that the folder's page tells of already, unchanged, are left as they are."""
+    """Write a learner; the columns that are in the folder's page already, unchanged, are left as they are."""
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     before = _entries_before(root)
@@ -165,7 +165,7 @@ def _save_weights(state: dict[str, Tensor], root: Path, number: int) -> None:
 
 
 def _whole(root: Path, number: int, entry: Mapping[str, Any]) -> bool:
-    """Whether the files of a column are there as its entry tells."""
+    """Whether the files of a column are there as its entry says."""
     paths = {kind: root / _name(number, kind) for kind in KINDS}
     return all(path.exists() and _sha256(path) == entry["files"][kind] for kind, path in paths.items())
 
@@ -183,7 +183,7 @@ def _check(root: Path, name: str, expected: str) -> None:
 
 
 def _seal(page: Mapping[str, Any]) -> str:
-    """Tells a page that was changed by hand or by chance; it does not tell who wrote it."""
+    """Shows whether a page was changed by hand or by chance; not who wrote it."""
     rest = {name: value for name, value in page.items() if name != "seal"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
@@ -222,7 +222,7 @@ def _name(number: int, kind: str) -> str:
 
 
 def _mark(entry: Learned) -> str:
-    """Tells one column from another: over its means, and the traces of its precisions."""
+    """Differs between columns: over its means, and the traces of its precisions."""
     parts: list[str | Tensor] = [repr((entry.task, entry.classes, entry.likelihood, entry.trace))]
     for gaussian in (entry.prior, entry.posterior):
         parts.append(repr(gaussian))

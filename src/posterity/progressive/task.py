@@ -1,4 +1,4 @@
-"""What comes next: a task with its data, and a stream of them."""
+"""A task with its data, and a stream of tasks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Task:
 
     def _labels(self, labels: Tensor, part: str) -> None:
         if labels.is_floating_point() or labels.ndim != 1:
-            return  # the likelihood tells what is wrong with these
+            return  # the likelihood says what is wrong with these
         least, most = int(labels.min()), int(labels.max())
         if least < 0 or most >= self.classes:
             raise BadTargets(

@@ -33,21 +33,25 @@ class Matrix(ABC):
 
     @property
     @abstractmethod
-    def dtype(self) -> torch.dtype: ...
+    def dtype(self) -> torch.dtype:
+        """The precision it is stored in, and products run in."""
 
     @property
     @abstractmethod
-    def device(self) -> torch.device: ...
+    def device(self) -> torch.device:
+        """Where its tensors are."""
 
     @abstractmethod
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         """This matrix times vec(v), as a matrix again."""
 
     @abstractmethod
-    def logdet(self) -> Float[Tensor, "*batch"]: ...
+    def logdet(self) -> Float[Tensor, "*batch"]:
+        """log det of the dense form, in float64. Needs positive definiteness."""
 
     @abstractmethod
-    def trace(self) -> Float[Tensor, "*batch"]: ...
+    def trace(self) -> Float[Tensor, "*batch"]:
+        """The trace of the dense form."""
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "*batch size size"]:
@@ -67,7 +71,8 @@ class Matrix(ABC):
         """
 
     @abstractmethod
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Matrix: ...
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Matrix:
+        """The same on another device, or in another precision."""
 
     @abstractmethod
     def __add__(self, other: Matrix) -> Matrix: ...

@@ -34,6 +34,7 @@ class Basis:
 
     @classmethod
     def orthogonal(cls, vectors: Float[Tensor, "*b n n"]) -> Basis:
+        """A basis of orthonormal columns: its inverse is its transpose."""
         return cls(vectors, vectors.mT, vectors.new_zeros(vectors.shape[:-2]), True)
 
     @classmethod
@@ -60,6 +61,7 @@ class Basis:
         return cls(factor @ vectors, vectors.mT @ inverse, logabsdet), values.clamp_min(0)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Basis:
+        """The same on another device, or in another precision."""
         matrix, inverse = (x.to(device=device, dtype=dtype) for x in (self.matrix, self.inverse))
         # A log det multiplies it by hundreds of columns: its rounding would show in a KL divergence.
         logabsdet = self.logabsdet.to(device=device, dtype=torch.float64)

@@ -24,6 +24,7 @@ class Frame:
 
     @property
     def requires_grad(self) -> bool:
+        """Whether a gradient leads back to the matrix."""
         return any(x.requires_grad for x in (self.left, self.right, self.values))
 
     def into(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
@@ -39,6 +40,7 @@ class Frame:
         return Frame(self.left, self.right, self.values * factor)
 
     def detach(self) -> Frame:
+        """The same without a gradient."""
         return Frame(self.left.detach(), self.right.detach(), self.values.detach())
 
 

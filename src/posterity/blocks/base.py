@@ -74,7 +74,8 @@ class Moment(ABC):
         self.rows = 0
 
     @abstractmethod
-    def add(self, a: Tensor) -> None: ...
+    def add(self, a: Tensor) -> None:
+        """Count the input rows of one more batch."""
 
     @abstractmethod
     def matrix(self) -> Float[Tensor, "inp inp"]:

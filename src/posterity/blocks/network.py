@@ -52,6 +52,7 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Outputs and inputs, the bias counted as an input."""
         return self.layer.out, self.layer.inp
 
 

@@ -58,6 +58,7 @@ class Batch:
 
     @property
     def count(self) -> int:
+        """How many examples it holds."""
         return len(self.targets)
 
     def part(self, rank: int, size: int) -> Batch:
@@ -72,6 +73,8 @@ class Batch:
         return replace(self, positional=tuple(map(some, self.positional)), named=named, targets=some(self.targets))
 
     def to(self, device: torch.device) -> Batch:
+        """The same on another device, fit for automatic differentiation."""
+
         def moved(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x

@@ -62,4 +62,5 @@ class Landscape:
         return max(0.0, total)
 
     def together(self) -> Tensor:
+        """The spectra of all blocks in one vector."""
         return torch.cat(list(self.spectra.values()))

@@ -30,6 +30,7 @@ class Column:
 
     @property
     def bytes(self) -> int:
+        """What its weights take in memory."""
         parts = (self.module, self.laterals)
         return sum(p.numel() * p.element_size() for part in parts for p in part.parameters() if p.requires_grad)
 

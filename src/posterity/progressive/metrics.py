@@ -46,13 +46,16 @@ class Continual:
 
     @property
     def bwt(self) -> float:
+        """Backward transfer: below zero where later tasks spoilt earlier ones."""
         return backward_transfer(self.accuracies())
 
     @property
     def forgetting(self) -> float:
+        """What was lost since the best time of each task, on average."""
         return forgetting(self.accuracies())
 
     def fwt(self, alone: Sequence[float]) -> float:
+        """Forward transfer, with the accuracies of networks that learn each task alone."""
         return forward_transfer(self.accuracies(), alone)
 
     @property

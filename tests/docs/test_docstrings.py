@@ -1,0 +1,42 @@
+"""Whatever a user can reach by name says what it does."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import posterity as pt
+
+PARTS = [m.name for m in pkgutil.iter_modules(pt.__path__) if m.ispkg and m.name != "cli"]
+
+
+def public(module: Any) -> Iterator[tuple[str, Any]]:
+    """Functions, classes and their own public methods and properties."""
+    for name in module.__all__:
+        value = getattr(module, name)
+        if not inspect.isclass(value) and not inspect.isfunction(value):
+            continue
+        yield name, value
+        if inspect.isclass(value):
+            for member, inner in inspect.getmembers(value):
+                function = inner.fget if isinstance(inner, property) else inner
+                ours = getattr(function, "__module__", "") or ""
+                if not member.startswith("_") and inspect.isroutine(function) and ours.startswith("posterity"):
+                    yield f"{name}.{member}", inner
+
+
+def documented(value: Any) -> bool:
+    text = inspect.getdoc(value) or ""
+    # A dataclass without a docstring gets its signature for one.
+    return bool(text) and not (inspect.isclass(value) and text.startswith(f"{value.__name__}("))
+
+
+@pytest.mark.parametrize("part", ["", *PARTS])
+def test_every_public_name_and_method_has_a_docstring(part):
+    module = importlib.import_module(f"posterity.{part}".rstrip("."))
+    assert [name for name, value in public(module) if not documented(value)] == []

@@ -47,6 +47,21 @@ def gibbs_risk(
     They are not alike, since each example appears equally often; Hoeffding's argument (1963) makes `klinv` hold for the mean
     of such, and their spread is smaller than that of examples drawn at random. Networks with blocks that cannot be
     drawn per example are drawn as a whole for each batch: then a batch is one replicate, and there are fewer of them.
+
+    Args:
+        model: the network's architecture; its own weights do not matter.
+        posterior: the Gaussian that weights are drawn from.
+        data: labelled examples.
+        likelihood: of the outputs; `Categorical()` by default.
+        passes: draws for every example.
+        batch_size: examples at a time.
+        generator: of the draws.
+        progress: whether to show a bar.
+    Returns:
+        The mean error and the number of independent replicates.
+
+    Example:
+        >>> pt.gibbs_risk(model, fit.posterior, (x, y)).error
     """
     likelihood = likelihood or Categorical()
     blocks = find_blocks(model, named(posterior.mean))

@@ -46,6 +46,28 @@ def optimise_posterior(
     structure. Each step goes down the slope of klinv(q, KL/n) at the present Gibbs error q and KL, with the loss standing in
     for the error in proportion. Weights are drawn anew for every example. The prior is not touched, so the bound holds for the
     result as for any posterior: `certify` it with fresh draws.
+
+    Args:
+        model: the network's architecture; its own weights do not matter.
+        posterior: where to start.
+        prior: of the bound. It must not have seen the data.
+        data: to train on, and to certify with.
+        likelihood: of the outputs; `Categorical()` by default.
+        confidence: of the bound that is made small.
+        epochs: over the data.
+        lr: Adam's learning rate for the means.
+        lr_scales: the same for the logarithms of the variances.
+        batch_size: of a step.
+        generator: of the order of the examples and of the draws.
+        progress: whether to show a bar.
+    Returns:
+        Another posterior over the same blocks.
+    Raises:
+        NotFinite: if the loss or KL is no number: lower the learning rate.
+
+    Example:
+        >>> better = pt.optimise_posterior(model, fit.posterior, fit.prior, data)
+        >>> pt.certify(model, better, fit.prior, data).bound
     """
     likelihood = likelihood or Categorical()
     like = next(model.parameters())

@@ -61,8 +61,22 @@ def tune(
 
     For any objective that grows with risk and KL the best covariance is that of some shared β: in coordinates where the
     prior is the identity, w·E·s + s − ln s is least at s = 1/(1 + wE) for each direction, and w is the same for all. So
-    one number is searched for; `PerLayer` is the published search, which never finds better. "evidence" maximises the
-    marginal likelihood over the prior's strength instead; the bound told with it is Catoni's.
+    one number is searched for; `PerLayer` is the published search, which never finds better.
+
+    Args:
+        prior: what was believed before the data; it is joined to one pair a block where it is a sum.
+        model: the trained network, or its blocks' matrices.
+        curvature: at these weights.
+        bound: "catoni", "mcallester" or "maurer", whose estimate is to be least; "evidence" maximises the marginal likelihood
+            over the prior's strength instead, and Catoni's estimate is given with it.
+        delta: the bound is to hold with probability 1 − delta.
+        search: `PerLayer()` for the published search.
+    Returns:
+        A `Tuned`: the scales, the bound estimate, the approximate risk and KL. No certificate: see `pt.certify`.
+
+    Example:
+        >>> scales = pt.tune(prior, model, curvature).scales
+        >>> posterior = pt.update(prior, model, curvature, scales)
     """
     prior = prior if prior.is_compressed else prior.compress()
     landscape = Landscape.of(prior, model, curvature)

@@ -26,9 +26,9 @@ def random_landscape(seed: int) -> Landscape:
 def test_per_layer_scales_never_beat_the_one_number_optimum(seed, bound):
     landscape = random_landscape(seed)
     best = one_number(landscape, bound)
-    published = per_layer(landscape, bound, search=PerLayer(3000))
+    published = per_layer(landscape, bound, search=PerLayer(600, lr=0.1))
     assert best.bound <= published.bound + 1e-9
-    assert published.bound <= best.bound * 1.05  # and the search does find its way there
+    assert published.bound <= best.bound * (1 + 1e-6)  # and the search does find its way there
 
 
 def test_no_single_direction_can_be_improved_either():
@@ -154,6 +154,6 @@ def test_on_lenet5_too_per_layer_scales_never_beat_the_one_number():
     other = (torch.rand(300, 1, 28, 28), torch.randint(10, (300,)))
     landscape = Landscape.of(prior, model, pt.estimate(model, other, progress=False))
     best = one_number(landscape, "mcallester")
-    published = per_layer(landscape, "mcallester", search=PerLayer(3000))
+    published = per_layer(landscape, "mcallester", search=PerLayer(600, lr=0.1))
     assert best.bound <= published.bound + 1e-9
     assert published.bound <= best.bound * 1.05

@@ -116,6 +116,14 @@ class Unfrozen(NoCertificate):
     """The network computes with something that has no prior and may depend on the data."""
 
 
+class MixedExamples(NoCertificate):
+    """The network's output for one example depends on others."""
+
+
+class HiddenUse(NoCertificate):
+    """A weight is used in another way than by its own layer's call, where it would not be drawn."""
+
+
 class UndeclaredChoice(NoCertificate):
     """A prior was chosen by the data that is to certify it, and the choices were not counted."""
 

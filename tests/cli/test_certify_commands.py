@@ -20,7 +20,7 @@ run = CliRunner().invoke
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certify")
     torch.manual_seed(0)
-    pt.isotropic(lenet5(), 50.0, mean="model").save(folder / "prior.safetensors")
+    pt.isotropic(lenet5(), 50.0, mean="model", vouched="drawn at random").save(folder / "prior.safetensors")
     rng = np.random.default_rng(0)
     np.savez(folder / "data.npz", x=rng.random((40, 1, 28, 28)).astype(np.float32), y=rng.integers(0, 10, 40))
     return folder
@@ -34,7 +34,8 @@ def test_a_certificate_is_printed_written_and_audited(files):
     assert "hold-out" in result.output
     record = json.loads(out.read_text())
     assert record["n"] == 40
-    assert record["replicates"] == 80
+    assert record["rule"] == "binomial"
+    assert "vouched for: drawn at random" in result.output.replace("\n", " ").replace("  ", "")
     again = run(app, ["audit", str(out)])
     assert again.exit_code == 0
     assert f"{record['bound']:.4f}" in again.output

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from posterity import Card, Gaussian
 from posterity.algebra import Basis, JointEigen, Matrix
+from posterity.curvature.provenance import Choice, Provenance
 from posterity.gaussian.parts import take_apart
 
 
@@ -54,19 +55,23 @@ CARD = Card(
     scales={"0": (1.0, 0.1, 1 / 3), "kept elsewhere": (0.0, 2.0, 1e-19)},
     compression={"0": 1.25e-3},
     seed=2**64 - 1,
-    source="beef",
-    hashes=torch.tensor([-(2**63), -5, -5, 0, 2**63 - 1]),
+    provenance=Provenance(
+        torch.tensor([[-(2**63)] * 6, [-5] * 6, [-5] * 5 + [3], [0] * 6, [2**63 - 1] * 6]),
+        torch.tensor([-7, 7]),
+        ("it was trained elsewhere",),
+        ("ImageNet weights, says 小",),
+        (Choice("the strength", 9, torch.tensor([[1, 2, 3, 4, 5, 6]])), Choice("the prior", None, unknown=True)),
+    ),
     versions={"torch": "2.9"},
 )
 
 
 def same(a: Gaussian, b: Gaussian) -> bool:
     """Names, order, structures, card and every bit of every tensor."""
-    if a.blocks != b.blocks or a.card != b.card or (a.card.hashes is None) != (b.card.hashes is None):
+    if a.blocks != b.blocks or a.card != b.card:
         return False
     pairs = [(a.mean[name], b.mean[name]) for name in a.blocks]
-    if a.card.hashes is not None and b.card.hashes is not None:
-        pairs.append((a.card.hashes, b.card.hashes))
+    pairs += [(a.provenance.hashes, b.provenance.hashes), (a.provenance.older, b.provenance.older)]
     for name in a.blocks:
         (kind, ours), (other, theirs) = take_apart(a.precision[name]), take_apart(b.precision[name])
         if kind != other or ours.keys() != theirs.keys():

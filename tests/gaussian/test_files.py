@@ -17,6 +17,7 @@ from matrices import pair
 import posterity as pt
 from posterity import Card, Gaussian
 from posterity.algebra import Basis, DiagonalMatrix, JointEigen, Kronecker, ScaledIdentity
+from posterity.curvature.provenance import Provenance
 from posterity.errors import BadPriorFile, BlockMismatch, MissingFile, NotStorable, PosterityError
 
 every_structure = pytest.mark.parametrize("structure", EVERY)
@@ -56,7 +57,8 @@ def test_all_structures_the_card_and_the_hashes_share_one_file(tmp_path):
     again = pt.load(str(tmp_path / "a.safetensors"))
     assert same(a, again)
     assert again.card == CARD
-    assert torch.equal(again.card.hashes, CARD.hashes)
+    assert torch.equal(again.provenance.hashes, CARD.provenance.hashes)
+    assert again.provenance.choices == CARD.provenance.choices
 
 
 def test_any_name_will_do_for_a_block(tmp_path):
@@ -140,8 +142,8 @@ def test_what_could_not_be_loaded_is_not_saved_and_the_old_file_stays(tmp_path):
         Gaussian(mean, {"b": good}, Card(count=-1)),
         Gaussian(mean, {"b": good}, Card(precision=float("nan"))),
         Gaussian(mean, {"b": good}, Card(scales={"b": (1.0, 1.0, 0.0)})),
-        Gaussian(mean, {"b": good}, Card(hashes=torch.tensor([2, 1]))),
-        Gaussian(mean, {"b": good}, Card(hashes=torch.tensor([1.0]))),
+        Gaussian(mean, {"b": good}, Card(provenance=Provenance(torch.tensor([[2] * 6, [1] * 6])))),
+        Gaussian(mean, {"b": good}, Card(provenance=Provenance(torch.tensor([[2, 1]])))),
         Gaussian(mean, {"b": good}, Card(text="x" * 2**24)),
     ):
         with pytest.raises(NotStorable):

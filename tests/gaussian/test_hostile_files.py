@@ -6,6 +6,7 @@ import json
 import os
 import random
 import struct
+from dataclasses import replace
 
 import pytest
 import safetensors.torch
@@ -14,6 +15,8 @@ from crafting import joined, sealed, split, with_body, with_header, with_text
 from gaussians import CARD, every, gaussian, same
 
 import posterity as pt
+from posterity import Card
+from posterity.curvature.provenance import Provenance
 from posterity.errors import (
     BadPriorFile,
     DamagedFile,
@@ -251,19 +254,47 @@ def test_declared_offsets_are_not_believed(data, refused, offsets):
 
 
 def test_a_later_format_is_told_so(data, refused):
-    refused(with_header(data, lambda h: h.update(format=3)), FutureVersion, "format 3", "upgrade")
+    refused(with_header(data, lambda h: h.update(format=4)), FutureVersion, "format 4", "upgrade")
     refused(with_header(data, lambda h: (h.update(format=99), h.pop("blocks"))), FutureVersion, "format 99")
 
 
-def test_a_file_of_the_first_format_is_still_read(data, tmp_path):
-    def older(header):
-        header.update(format=1)
-        for name in ("chosen", "frozen"):
+def older(prior, path, version: int, hashes: list[int], chosen: str = "") -> bytes:
+    """The file of a Gaussian as posterity wrote it in format 1 or 2."""
+    known = Provenance(older=torch.tensor(hashes, dtype=torch.int64))
+    prior.with_provenance(known).save(path)
+
+    def change(header):
+        header.update(format=version, hashes=len(hashes) or None)
+        header.pop("provenance")
+        header["card"].update(source="beef", chosen=chosen)
+        for name in ("chosen", "frozen") if version == 1 else ():
             header["card"].pop(name)
 
+    return with_header(path.read_bytes(), change)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_file_is_still_read_and_its_hashes_are_kept(tmp_path, version):
     path = tmp_path / "older.safetensors"
-    path.write_bytes(with_header(data, older))
-    assert pt.load(path).card.frozen == ""
+    prior = gaussian(every(2, 3), card=Card(count=2))
+    path.write_bytes(older(prior, path, version, [-5, 3]))
+    found = pt.load(path).provenance
+    assert found.older.tolist() == [-5, 3]
+    assert found.is_known
+
+
+def test_an_older_file_that_does_not_tell_all_it_learned_from_has_an_unknown_past(tmp_path):
+    path = tmp_path / "older.safetensors"
+    learned, means = gaussian(every(2, 3), card=Card(count=3)), gaussian(every(2, 3), card=Card())
+    path.write_bytes(older(learned, path, 2, [-5, 3]))
+    assert "3 examples and tells 2" in pt.load(path).provenance.gaps[0]
+    path.write_bytes(older(means, path, 2, []))
+    assert "taken from a network" in pt.load(path).provenance.gaps[0]
+    zero = replace(means, mean={name: torch.zeros_like(mean) for name, mean in means.mean.items()})
+    path.write_bytes(older(zero, path, 2, []))
+    assert pt.load(path).provenance == Provenance.none()
+    path.write_bytes(older(zero, path, 2, [], chosen="f00d"))
+    assert pt.load(path).provenance.choices[0].options is None
 
 
 @pytest.mark.parametrize("version", [0, -1, 1.0, "1", None, True, [1], 2**70])
@@ -274,19 +305,19 @@ def test_a_format_that_is_no_number_is_damage(data, refused, version):
 @pytest.mark.parametrize("depth", [200, 100_000])
 def test_deep_nesting_is_refused(data, refused, depth):
     deep = "[" * depth + "]" * depth
-    refused(with_text(data, '"format":2', f'"format":{deep}'), DamagedFile)
+    refused(with_text(data, '"format":3', f'"format":{deep}'), DamagedFile)
     outer, inner, body = split(data)
     header = joined(outer, inner, b"")[8:]
     refused(sealed(header[:-1] + b',"deep":' + deep.encode() + b"}", body), DamagedFile)
 
 
 def test_a_header_full_of_numbers_is_refused(data, refused):
-    refused(with_text(data, '"format":2', '"format":2,"more":[' + "0," * 10**6 + "0]"), DamagedFile)
-    refused(with_text(data, '"format":2', '"format":' + "9" * 10_000), DamagedFile)
+    refused(with_text(data, '"format":3', '"format":3,"more":[' + "0," * 10**6 + "0]"), DamagedFile)
+    refused(with_text(data, '"format":3', '"format":' + "9" * 10_000), DamagedFile)
 
 
 def test_names_that_appear_twice_are_refused(data, refused):
-    refused(with_text(data, '"format":2', '"format":2,"format":2'), DamagedFile, "twice")
+    refused(with_text(data, '"format":3', '"format":3,"format":3'), DamagedFile, "twice")
     refused(with_header(data, lambda h: h["blocks"][0].update(name=h["blocks"][1]["name"])), DamagedFile, "2 blocks")
     outer, inner, body = split(data)
     header = joined(outer, inner, b"")[8:]
@@ -301,7 +332,7 @@ def test_a_number_of_the_card_is_a_number(data, refused, value):
     refused(with_text(data, '"compression":{"0":0.00125}', f'"compression":{{"0":{value}}}'), DamagedFile)
 
 
-@pytest.mark.parametrize("field", ["text", "licence", "count", "scales", "compression", "source", "versions", "seed"])
+@pytest.mark.parametrize("field", ["text", "licence", "count", "scales", "compression", "frozen", "versions", "seed"])
 @pytest.mark.parametrize("value", [[], 1.5, {"a": []}, True])
 def test_a_card_of_wrong_types_is_refused(data, refused, field, value):
     refused(with_header(data, lambda h: h["card"].update({field: value})), DamagedFile, field)
@@ -384,12 +415,27 @@ def test_a_basis_that_only_claims_to_be_orthogonal_is_refused(data, refused):
 
 
 def test_hashes_are_sorted_and_as_many_as_declared(data, refused):
+    def told(**changes):
+        return with_header(data, lambda h: h["provenance"].update(changes))
+
+    refused(with_body(data, "seen", struct.pack("<q", 2**62)), DamagedFile, "order")
     refused(with_body(data, "hashes", struct.pack("<q", 2**62)), DamagedFile, "order")
-    refused(with_header(data, lambda h: h.update(hashes=4)), DamagedFile, "hashes")
-    refused(with_header(data, lambda h: h.update(hashes=2**60)), DamagedFile, "hashes")
-    refused(with_header(data, lambda h: h.update(hashes=None)), DamagedFile, "does not speak of")
+    refused(told(examples=4), DamagedFile, "hashes")
+    refused(told(examples=2**60), DamagedFile, "hashes")
+    refused(told(examples=0), DamagedFile, "does not speak of")
+    refused(told(choices=[]), DamagedFile, "does not speak of")
+    for choices in (
+        [["a", 0, 1, False]],
+        [["a", 2, 1]],
+        [["a", 2, 1, 0]],
+        [[1, 2, 1, True]],
+        "a",
+        [["a", 2, -1, True]],
+    ):
+        refused(told(choices=choices), DamagedFile)
+    refused(told(gaps="x"), DamagedFile, "list")
     outer, inner, body = split(data)
-    refused(joined({**outer, "hashes": {**outer["hashes"], "dtype": "F64"}}, inner, body), DamagedFile, "hashes")
+    refused(joined({**outer, "seen": {**outer["seen"], "dtype": "F64"}}, inner, body), DamagedFile, "hashes")
 
 
 def test_tensors_of_types_that_torch_does_not_have_are_refused(data, refused):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import posterity as pt
+from posterity.curvature.provenance import Provenance
 from posterity.errors import (
     BadAudit,
     InfiniteDivergence,
@@ -19,7 +20,7 @@ from posterity.errors import (
     Unfrozen,
     UnknownPast,
 )
-from posterity.pacbayes import Certificate, klinv, maurer
+from posterity.pacbayes import FAMILY, Certificate, clopper_pearson, klinv, maurer
 
 
 def blobs(n: int, seed: int, spread: float = 0.7):
@@ -42,18 +43,67 @@ def learned():
     return model, fit.posterior
 
 
-def test_the_bound_is_klinv_of_klinv_with_every_number_in_the_record(learned):
+def test_one_draw_an_example_from_the_prior_is_a_binomial_sample(learned):
     model, prior = learned
     c = pt.certify(model, prior, prior, blobs(400, 2), progress=False, generator=torch.Generator().manual_seed(0))
-    assert c.n == 400
-    assert c.replicates == 4000
-    assert c.kl == 0.0
+    assert (c.rule, c.n, c.kl, c.delta_draws) == ("binomial", 400, 0.0, 0.0)
+    assert c.bound == clopper_pearson(c.errors, 400, 1 - 0.95) == c.recomputed()
+    assert c.gibbs == c.errors / 400 < c.bound < maurer(c.gibbs, 0.0, 400, 0.05)
+    assert c.holdout.error < c.holdout.bound < 1
+
+
+def test_the_bound_is_klinv_of_klinv_with_every_number_in_the_record(learned):
+    model, prior = learned
+    cold = prior.tempered(0.5)
+    c = pt.certify(model, cold, prior, blobs(400, 2), progress=False, generator=torch.Generator().manual_seed(0))
+    assert (c.rule, c.n, c.replicates) == ("klinv", 400, 40_000)
+    assert c.kl == pytest.approx(float(cold.kl(prior)))
     assert c.delta + c.delta_draws == pytest.approx(0.05)
     assert c.upper == klinv(c.gibbs, math.log(1 / c.delta_draws) / c.replicates)
     assert c.bound == maurer(c.upper, c.kl, c.n, c.delta)
     assert c.gibbs < c.upper < c.bound < 1
-    assert c.holdout.error < c.holdout.bound < 1
     assert c.recomputed() == c.bound
+
+
+def test_the_excess_over_the_prior_s_mean_is_certified_by_three_coins(learned):
+    model, prior = learned
+    cold = prior.tempered(0.8)
+    options = {"progress": False, "generator": torch.Generator().manual_seed(0)}
+    c = pt.certify(model, cold, prior, blobs(400, 2), ways=["excess"], **options)
+    plain = pt.certify(model, cold, prior, blobs(400, 2), **options)
+    assert c.rule == "excess"
+    assert c.recomputed() == c.bound
+    assert c.gibbs == pytest.approx(plain.gibbs, abs=0.01)
+    no_less, more = c.shares
+    assert c.gibbs == pytest.approx(c.errors / 400 + no_less + more - 1)
+    mean = clopper_pearson(c.errors, 400, c.delta / 3)
+    coins = [
+        maurer(klinv(share, math.log(2 / c.delta_draws) / c.replicates), c.kl, 400, c.delta / 3) for share in c.shares
+    ]
+    assert c.bound == pytest.approx(mean + sum(coins) - 1)
+
+
+def test_of_a_declared_family_the_tightest_way_is_taken_and_paid_for(learned):
+    model, prior = learned
+    wide = prior.tempered(3.0)
+    data = blobs(60, 2)
+    single = [pt.certify(model, wide, prior, data, ways=[way], progress=False) for way in FAMILY]
+    family = pt.certify(model, wide, prior, data, ways=FAMILY, progress=False)
+    assert family.payments == (("ways to the bound", 4),)
+    best = min(single, key=lambda c: c.bound)
+    assert family.predictor == best.predictor
+    assert family.bound == clopper_pearson(best.errors, 60, (1 - 0.95) / 4) > best.bound
+    assert family.recomputed() == family.bound
+    assert "more examples" in family.advice
+
+
+def test_fifty_examples_and_a_prior_without_errors_certify_six_percent():
+    model = small()
+    fit = pt.learn(model, blobs(300, 3), progress=False, training={"epochs": 60, "lr": 0.02})
+    cold = fit.posterior.tempered(1e-4)
+    c = pt.certify(model, cold, cold, blobs(50, 1, spread=0.2), progress=False)
+    assert (c.n, c.errors) == (50, 0)
+    assert c.bound <= 0.06
 
 
 def test_the_gibbs_error_agrees_with_whole_networks_drawn_one_by_one(learned):
@@ -79,11 +129,14 @@ def test_it_holds_back_where_the_prior_has_seen_the_data(learned):
 
 def test_a_learned_prior_without_a_past_needs_someone_to_vouch_for_it(learned):
     model, prior = learned
-    nameless = replace(prior, card=replace(prior.card, hashes=None))
-    with pytest.raises(UnknownPast, match="trust_prior"):
+    nameless = prior.with_provenance(Provenance.unknown("nobody wrote it down"))
+    with pytest.raises(UnknownPast, match="vouched="):
         pt.certify(model, nameless, nameless, blobs(50, 5), progress=False)
-    c = pt.certify(model, nameless, nameless, blobs(50, 5), trust_prior=True, progress=False)
-    assert any("vouched" in check for check in c.checks)
+    c = pt.certify(model, nameless, nameless, blobs(50, 5), vouched="seen by Ann", progress=False)
+    assert any("nobody wrote it down" in check and "seen by Ann" in check for check in c.checks)
+    vouched = nameless.with_provenance(nameless.provenance.vouched("seen by Ann"))
+    again = pt.certify(model, vouched, vouched, blobs(50, 5), progress=False)
+    assert any("seen by Ann" in check for check in again.checks)
 
 
 def normed() -> nn.Module:
@@ -118,16 +171,29 @@ def test_frozen_norm_layers_are_fine():
     assert pt.certify(model, prior, prior, data, progress=False).bound <= 1
 
 
-def test_a_prior_chosen_by_the_data_must_declare_its_grid(learned):
+def test_a_prior_chosen_by_the_data_pays_for_the_choice(learned):
     model, prior = learned
-    data = blobs(80, 7)
-    chosen = replace(prior, card=replace(prior.card, chosen="something"))
+    data, other = blobs(80, 7), blobs(80, 70)
+    cold = prior.tempered(0.5)
+
+    def certified(choice, **options):
+        chosen = prior.with_provenance(prior.provenance.chose("the strength", **choice))
+        dice = torch.Generator().manual_seed(0)
+        return pt.certify(model, cold, chosen, data, progress=False, generator=dice, **options)
+
+    free = certified({"options": 5, "by": Provenance.of(other)})
+    paid = certified({"options": 5, "by": Provenance.of((data[0][3:5].half(), data[1][3:5]))})
+    assert (free.payments, paid.payments) == ((), (("the strength", 5),))
+    assert paid.gibbs == free.gibbs
+    assert paid.upper == klinv(paid.gibbs, math.log(5 / paid.delta_draws) / paid.replicates) > free.upper
+    assert paid.bound == maurer(paid.upper, paid.kl + math.log(5), paid.n, paid.delta) > free.bound
+    assert paid.holdout.bound > free.holdout.bound
+    unknown = certified({"options": 5, "by": Provenance.unknown("lost")})
+    assert unknown.payments == paid.payments
     with pytest.raises(UndeclaredChoice, match="grid=K"):
-        pt.certify(model, chosen, chosen, data, progress=False)
-    one = pt.certify(model, prior, prior, data, progress=False, generator=torch.Generator().manual_seed(0))
-    five = pt.certify(model, chosen, chosen, data, grid=5, progress=False, generator=torch.Generator().manual_seed(0))
-    assert five.gibbs == one.gibbs
-    assert five.bound == maurer(one.upper, math.log(5), one.n, one.delta) > one.bound
+        certified({"options": None, "by": Provenance.of(data)})
+    assert certified({"options": None, "by": Provenance.of(data)}, grid=7).grid == 7
+    assert certified({"options": 5, "by": Provenance.of(data)}, grid=7).grid == 35
 
 
 def test_an_infinite_divergence_is_no_certificate(learned):
@@ -156,7 +222,7 @@ def test_records_are_read_back_and_tampering_is_caught(learned, tmp_path):
 def test_optimising_tightens_the_certificate():
     model = small()
     data = blobs(600, 11)
-    prior = pt.isotropic(model, 1.0, mean="model")
+    prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
     generator = torch.Generator().manual_seed(0)
     before = pt.certify(model, prior, prior, data, progress=False, generator=generator)
     better = pt.optimise_posterior(model, prior, prior, data, epochs=40, lr=0.02, generator=generator, progress=False)
@@ -202,7 +268,8 @@ def test_few_examples_certify_the_best_of_some_draws(learned):
     data = blobs(15, 14)
     chosen = pt.sample_then_evaluate(model, prior, data, draws=20, generator=torch.Generator().manual_seed(0))
     c = chosen.certificate
-    assert c.bound == klinv(c.gibbs, math.log(20 / 0.05) / 15)
+    assert c.bound == clopper_pearson(c.errors, 15, (1 - 0.95) / 20)
+    assert c.predictor == "the network that was drawn and kept"
     assert c.bound == c.recomputed()
     assert Certificate.from_json(c.to_json()) == c
     assert set(chosen.weights) == set(prior.blocks)
@@ -211,7 +278,7 @@ def test_few_examples_certify_the_best_of_some_draws(learned):
 def test_recursion_uses_every_chunk_and_ends_below_one():
     model = small()
     data = blobs(1200, 15)
-    prior = pt.isotropic(model, 1.0, mean="model")
+    prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
     generator = torch.Generator().manual_seed(0)
     found = pt.recursive_certificate(
         model, prior, data, chunks=3, epochs=40, lr=0.02, generator=generator, progress=False
@@ -245,5 +312,5 @@ def test_data_that_changes_between_readings_is_no_ground_for_a_certificate(learn
             x, y = blobs(80 // self.readings, 17)
             return iter([(x, y)])
 
-    with pytest.raises(pt.errors.BadData, match="sees 40 of 80"):
+    with pytest.raises(pt.errors.BadData, match="not the same when read again"):
         pt.certify(model, prior, prior, Shrinking(), progress=False)

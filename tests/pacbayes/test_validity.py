@@ -102,7 +102,7 @@ def test_the_averaged_predictor_in_the_bound_would_be_caught():
     for seed in range(20):
         task = SyntheticTask(seed, 400)
         centre = torch.cat((task.mu, task.mu.new_zeros(1)))[None] * torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
-        wide = pt.isotropic(task.model, 0.15, mean={"": centre})
+        wide = pt.isotropic(task.model, 0.15, mean={"": centre}, vouched="by hand")
         x, y = task.data
         averaged = pt.predict(task.model, wide, x, samples=200, generator=task.generator).labels
         error = float((averaged != y).double().mean())

@@ -43,16 +43,15 @@ def task(number: int, classes: int = 3, n: int = 64) -> Task:
 
 def learned_prior(model: nn.Module, seed: int = 0) -> Gaussian:
     """A prior as data would leave it: a Kronecker pair for each layer, around the model's weights."""
-    flat = isotropic(model, 1.0, "model")
+    flat = isotropic(model, 1.0, "model", vouched="drawn at random")
     dice = torch.Generator().manual_seed(seed)
 
     def factor(n: int) -> Tensor:
         half = torch.randn(n, 2 * n, generator=dice, dtype=torch.float64)
         return half @ half.T / (2 * n) + torch.eye(n, dtype=torch.float64)
 
-    return Gaussian(
-        flat.mean, {n: Kronecker(factor(m.shape[0]), factor(m.shape[1])) for n, m in flat.precision.items()}
-    )
+    pairs = {n: Kronecker(factor(m.shape[0]), factor(m.shape[1])) for n, m in flat.precision.items()}
+    return Gaussian(flat.mean, pairs, flat.card)
 
 
 def bpnn(**options: object) -> BPNN:

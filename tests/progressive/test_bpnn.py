@@ -383,4 +383,8 @@ def test_prior_of_a_learned_prior_keeps_what_it_has_seen() -> None:
     model = network()
     learner = BPNN(model, learned_prior(model), LATERALS, HEAD, training=QUICK, scaling=Scales())
     learner.learn(task(0), progress=False)
-    assert learner.prior_of("task 0").card.hashes is None
+    assert learner.prior_of("task 0").provenance.vouchers == ("drawn at random",)
+    assert learner.prior_of("task 0").provenance.count == 0
+    known = learner.posterior("task 0").provenance
+    assert known.is_known
+    assert known.count == sum(len(part[1]) for part in (task(0).train, task(0).validation) if part is not None)

@@ -32,9 +32,13 @@ def certify(
     posterior: Annotated[Path | None, typer.Option(help="The posterior's file; without it, the prior itself.")] = None,
     part: Annotated[Literal["train", "test"], typer.Option(help="Which part of a named data set.")] = "train",
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999)] = 0.95,
-    passes: Annotated[int, typer.Option(min=1, help="Independent draws of the weights for every example.")] = 10,
+    passes: Annotated[
+        int | None, typer.Option(min=1, help="Independent draws of the weights for every example; 10, or 100 for few.")
+    ] = None,
     grid: Annotated[int, typer.Option(min=1, help="How many priors were declared before the data was seen.")] = 1,
-    trust_prior: Annotated[bool, typer.Option(help="Vouch for a prior whose past is not in its file.")] = False,
+    vouched: Annotated[
+        str | None, typer.Option(help="Vouch for a prior of unknown past: the text stands in the certificate.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the draws: new for every certificate that is reported.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Where to write the audit record (JSON).", dir_okay=False)] = None,
 ) -> None:
@@ -50,7 +54,7 @@ def certify(
         confidence,
         passes=passes,
         grid=grid,
-        trust_prior=trust_prior,
+        vouched=vouched,
         generator=torch.Generator().manual_seed(seed),
     )
     _show(certificate)

@@ -79,9 +79,8 @@ def _story(card: Card) -> dict[str, str]:
 
 
 def _facts(stored: Stored) -> dict[str, str]:
-    hashes = stored.gaussian.card.hashes
     return {
-        "hashes": "none: overlap with other data cannot be told" if hashes is None else f"{len(hashes):,} examples",
+        "has seen": str(stored.gaussian.provenance),
         "learned with": _versions(stored.gaussian.card.versions),
         "written by": _versions(stored.written_by),
     }

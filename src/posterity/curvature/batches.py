@@ -72,6 +72,15 @@ class Batch:
         named = {k: some(v) for k, v in self.named.items()}
         return replace(self, positional=tuple(map(some, self.positional)), named=named, targets=some(self.targets))
 
+    def rows(self, index: Tensor) -> Batch:
+        """The examples of these numbers."""
+
+        def some(x: Any) -> Any:
+            return x[index.to(x.device)] if isinstance(x, Tensor) else x
+
+        named = {k: some(v) for k, v in self.named.items()}
+        return replace(self, positional=tuple(map(some, self.positional)), named=named, targets=some(self.targets))
+
     def to(self, device: torch.device) -> Batch:
         """The same on another device, fit for automatic differentiation."""
 

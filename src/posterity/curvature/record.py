@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from posterity.algebra import Matrix
 from posterity.curvature.base import Estimator
 from posterity.curvature.likelihoods import Likelihood
+from posterity.curvature.provenance import Provenance
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Curvature:
     count: int
     estimator: Estimator
     likelihood: Likelihood
+    provenance: Provenance = field(default_factory=lambda: Provenance.unknown("curvature made by hand"))
+    """What the curvature depends on: the examples, and what the network's weights had seen."""
+    at: str = ""
+    """A digest of the blocks' weights at which it was estimated."""
 
     def __getitem__(self, block: str) -> Matrix:
         return self.blocks[block]

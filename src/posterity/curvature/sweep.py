@@ -11,11 +11,14 @@ from torch import Tensor, nn
 
 from posterity.algebra import Matrix
 from posterity.bars import track
-from posterity.blocks import Block, Call, Recorder, Selection, find_blocks, watched
+from posterity.blocks import Block, Call, Recorder, Selection, find_blocks, read_blocks, watched
 from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.batches import Batch, Data, batch_count, batches, check_data
+from posterity.curvature.hashes import Hashes, batch_hashes, gathered
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import Categorical, Likelihood
+from posterity.curvature.past import matrices_digest, past_of
+from posterity.curvature.provenance import Provenance
 from posterity.curvature.record import Curvature
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
@@ -79,7 +82,7 @@ def estimate(
             total = batch_count(data, batch_size)
             for batch in track(share, total, f"curvature ({type(estimator).__name__})", progress):
                 pass_over.see(batch)
-    return pass_over.result(workers)
+    return pass_over.result(data, workers)
 
 
 class _Pass:
@@ -102,6 +105,8 @@ class _Pass:
         self.keep = any(a.needs_inputs for a in self.accumulators.values())
         self.nll, self.count, self.seen, self.phase = 0.0, 0, 0, 0
         self.reached: set[str] = set()
+        self.hashes: list[Hashes] = []
+        self.unreadable: BadData | None = None
 
     def see(self, batch: Batch) -> None:
         batch = batch.to(self.device)
@@ -126,6 +131,14 @@ class _Pass:
         if self.phase == 0:
             self.nll += nll
             self.count += batch.count
+            self._hash(batch)
+
+    def _hash(self, batch: Batch) -> None:
+        """Which examples these are, told while they are at hand."""
+        try:
+            self.hashes.append(batch_hashes(batch))
+        except BadData as error:
+            self.unreadable = error
 
     def _input(self, name: str, a: Tensor) -> None:
         if self.phase < self.accumulators[name].phases:
@@ -171,10 +184,24 @@ class _Pass:
                 "of something that is used up."
             )
 
-    def result(self, workers: Workers) -> Curvature:
+    def _provenance(self, data: Data, workers: Workers) -> Provenance:
+        weights = past_of(self.model)
+        if self.unreadable is not None:
+            return weights.joined(Provenance.unknown(f"the data cannot be told apart: {self.unreadable}"))
+        return weights.joined(Provenance.read(data, gathered(self.hashes, workers)))
+
+    def result(self, data: Data, workers: Workers) -> Curvature:
         self._check_complete()
         count = int(workers.total(self.count))
         if not count:
             raise NoData("the data held no example.")
         matrices: dict[str, Matrix] = {name: a.result(workers) for name, a in self.accumulators.items()}
-        return Curvature(matrices, workers.total(self.nll), count, self.estimator, self.likelihood)
+        return Curvature(
+            matrices,
+            workers.total(self.nll),
+            count,
+            self.estimator,
+            self.likelihood,
+            self._provenance(data, workers),
+            matrices_digest(read_blocks(self.model, self.blocks)),
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torch import Tensor
+from posterity.curvature.provenance import Provenance
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,13 @@ class Card:
     compression: Mapping[str, float] = field(default_factory=dict)
     """Relative error per block where an exact sum was joined to one Kronecker pair."""
     seed: int | None = None
-    source: str = ""
-    """A fingerprint of all data learned from."""
-    chosen: str = ""
-    """A fingerprint of further data by which its strength was chosen: certificates on it must count the choices."""
     frozen: str = ""
     """A fingerprint of all that the network computes with beside the blocks: frozen weights, norm statistics."""
-    hashes: Tensor | None = field(default=None, repr=False, compare=False)
-    """One 64-bit hash per example learned from, sorted: certificates refuse data that is in here."""
+    provenance: Provenance = field(default_factory=lambda: Provenance.unknown("it was made by hand"))
+    """What it has seen, and what was chosen: certificates refuse data that is in here."""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """A fingerprint of all data that was seen, empty if there was none."""
+        return self.provenance.fingerprint

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import JointEigen, KroneckerSum, Matrix, nearest, relative_error
+from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch
 from posterity.fingerprint import fingerprint
 from posterity.gaussian.card import Card
@@ -48,6 +49,14 @@ class Gaussian:
                     f'block "{name}" has a mean of {"×".join(map(str, mean.shape))} and a precision over {out}×{inp}: '
                     "they must describe one matrix."
                 )
+
+    @property
+    def provenance(self) -> Provenance:
+        """What it has seen: the same as its card's."""
+        return self.card.provenance
+
+    def with_provenance(self, provenance: Provenance) -> Gaussian:
+        return replace(self, card=replace(self.card, provenance=provenance))
 
     @property
     def blocks(self) -> tuple[str, ...]:

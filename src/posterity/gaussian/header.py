@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 from posterity.errors import DamagedFile, FutureVersion
 from posterity.gaussian.card import Card
 from posterity.gaussian.parts import KINDS
+from posterity.gaussian.stored_provenance import ChoiceSpec, ProvenanceSpec
 
-FORMAT = 2
+FORMAT = 3
 """A field more, or another meaning of one, raises it. Older formats stay readable."""
 
+ONLY_BEFORE_3 = ("source", "chosen")
+"""Fields of the card that provenance took the place of."""
 SINCE_2 = ("chosen", "frozen")
 """Fields of the card that format 1 has not."""
 
@@ -46,19 +49,26 @@ class BlockSpec:
 
 
 @dataclass(frozen=True)
+class OlderProvenance:
+    """What formats 1 and 2 say of the data: how many hashes there are, and a fingerprint of data that chose the strength."""
+
+    hashes: int | None
+    chosen: str
+
+
+@dataclass(frozen=True)
 class Header:
     blocks: tuple[BlockSpec, ...]
     card: Card
-    """Without the hashes, which are a tensor."""
-    hashes: int | None
-    """How many there are."""
+    """Without the provenance."""
+    provenance: ProvenanceSpec | OlderProvenance
     written_by: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "written_by": dict(self.written_by),
-            "hashes": self.hashes,
+            "provenance": self.provenance.to_json() if isinstance(self.provenance, ProvenanceSpec) else None,
             "blocks": [
                 {
                     "name": block.name,
@@ -81,17 +91,19 @@ class Header:
                 f"it is in format {version} and this posterity reads up to {FORMAT}: upgrade with "
                 "`pip install --upgrade posterity`, or ask for the file in the older format."
             )
-        fields = top.fields("sha256", "format", "written_by", "hashes", "blocks", "card")
+        told = "hashes" if version < 3 else "provenance"
+        fields = top.fields("sha256", "format", "written_by", told, "blocks", "card")
         blocks = tuple(_block(block) for block in fields["blocks"].items())
         for name, times in Counter(block.name for block in blocks).most_common(1):
             if times > 1:
                 raise DamagedFile(f"{times} blocks are called {name!r}.")
-        return cls(
-            blocks,
-            _card(fields["card"], version),
-            fields["hashes"].optional(lambda place: place.integer(0)),
-            fields["written_by"].table(_Place.text),
-        )
+        card, chosen = _card(fields["card"], version)
+        provenance: ProvenanceSpec | OlderProvenance
+        if version < 3:
+            provenance = OlderProvenance(fields[told].optional(lambda place: place.integer(0)), chosen)
+        else:
+            provenance = _provenance(fields[told])
+        return cls(blocks, card, provenance, fields["written_by"].table(_Place.text))
 
 
 def parse(text: str) -> Any:
@@ -151,6 +163,11 @@ class _Place:
             raise self.wrong("text")
         return self.value
 
+    def boolean(self) -> bool:
+        if not isinstance(self.value, bool):
+            raise self.wrong("true or false")
+        return self.value
+
     def one_of(self, choices: tuple[str, ...]) -> str:
         if self.value not in choices:
             raise self.wrong("one of " + ", ".join(choices))
@@ -197,17 +214,35 @@ def _card_to_json(card: Card) -> dict[str, Any]:
         "scales": {name: [float(x) for x in scales] for name, scales in card.scales.items()},
         "compression": {name: float(error) for name, error in card.compression.items()},
         "seed": card.seed,
-        "source": card.source,
-        "chosen": card.chosen,
         "frozen": card.frozen,
         "versions": dict(card.versions),
     }
 
 
-def _card(place: _Place, version: int) -> Card:
-    known = [name for name in _card_to_json(Card()) if version > 1 or name not in SINCE_2]
-    fields = place.fields(*known)
-    return Card(
+def _provenance(place: _Place) -> ProvenanceSpec:
+    fields = place.fields("examples", "older", "gaps", "vouchers", "choices")
+    return ProvenanceSpec(
+        fields["examples"].integer(0),
+        fields["older"].integer(0),
+        tuple(gap.text() for gap in fields["gaps"].items()),
+        tuple(text.text() for text in fields["vouchers"].items()),
+        tuple(_choice(choice) for choice in fields["choices"].items()),
+    )
+
+
+def _choice(place: _Place) -> ChoiceSpec:
+    what, options, examples, unknown = place.items(4)
+    return ChoiceSpec(what.text(), options.optional(lambda o: o.integer(1)), examples.integer(0), unknown.boolean())
+
+
+def _card(place: _Place, version: int) -> tuple[Card, str]:
+    """The card without its provenance, and what format 2 has under "chosen"."""
+    known = [*_card_to_json(Card()), *(ONLY_BEFORE_3 if version < 3 else ())]
+    fields = place.fields(*(name for name in known if version > 1 or name not in SINCE_2))
+    chosen = fields["chosen"].text() if version == 2 else ""
+    if version < 3:
+        fields["source"].text()
+    card = Card(
         text=fields["text"].text(),
         licence=fields["licence"].text(),
         architecture=fields["architecture"].text(),
@@ -219,11 +254,10 @@ def _card(place: _Place, version: int) -> Card:
         compression=fields["compression"].table(_Place.number),
         # torch takes seeds from the whole range of signed and unsigned 64-bit numbers.
         seed=fields["seed"].optional(lambda seed: seed.integer(-(2**63), 2**64 - 1)),
-        source=fields["source"].text(),
-        chosen=fields["chosen"].text() if version > 1 else "",
         frozen=fields["frozen"].text() if version > 1 else "",
         versions=fields["versions"].table(_Place.text),
     )
+    return card, chosen
 
 
 def _scales(place: _Place) -> tuple[float, float, float]:

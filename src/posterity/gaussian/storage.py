@@ -38,10 +38,10 @@ from posterity.files import replacing
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BlockSpec, Header, TensorSpec, parse
 from posterity.gaussian.parts import put_together, shapes, take_apart
+from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, from_older, tensors_of
 from posterity.version import __version__
 
 KEY = "posterity"
-HASHES = "hashes"
 LIMIT = 16 * 2**30
 """Bytes that `load` takes unless told otherwise: a prior over ResNet-50 in float64 has about one thirteenth."""
 HEADER_LIMIT = 16 * 2**20
@@ -128,11 +128,8 @@ def _disassemble(gaussian: Gaussian) -> tuple[Header, dict[str, Tensor]]:
             tensors[f"{index}.{role}"], specs[role] = _stored(tensor)
         terms = len(parts) // 2 if kind == "kronecker sum" else 1
         blocks.append(BlockSpec(name, kind, matrix.shape, terms, specs))
-    card, count = gaussian.card, None
-    if card.hashes is not None:
-        count = card.hashes.numel()
-        tensors[HASHES] = card.hashes.detach().cpu().clone()
-    header = Header(tuple(blocks), replace(card, hashes=None), count, _versions())
+    tensors |= tensors_of(gaussian.provenance)
+    header = Header(tuple(blocks), gaussian.card, ProvenanceSpec.of(gaussian.provenance), _versions())
     try:
         # Reading it back, here in memory, settles that what is saved can be loaded.
         text = json.dumps({"sha256": _ZEROS, **header.to_json()}, allow_nan=False)
@@ -251,17 +248,14 @@ def _assemble(header: Header, tensors: dict[str, Tensor]) -> Gaussian:
             precision[block.name] = put_together(block.kind, block.shape, block.terms, parts)
         except PosterityError as error:
             raise DamagedFile(f"block {block.name!r}: {error}") from error
-    hashes = None
-    if header.hashes is not None:
-        hashes = tensors.pop(HASHES, None)
-        if hashes is None or hashes.dtype != torch.int64 or hashes.shape != (header.hashes,):
-            raise DamagedFile(f"it should have {header.hashes} hashes of examples, 64-bit whole numbers in one row.")
-        if not bool((hashes[1:] >= hashes[:-1]).all()):
-            raise DamagedFile("the hashes of its examples are out of order.")
-        hashes = hashes.clone()
+    told = header.provenance
+    if isinstance(told, ProvenanceSpec):
+        provenance = assembled(told, tensors)
+    else:
+        provenance = from_older(told.hashes, header.card.count, told.chosen, mean, tensors)
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")
-    return Gaussian(mean, precision, replace(header.card, hashes=hashes))
+    return Gaussian(mean, precision, replace(header.card, provenance=provenance))
 
 
 def _tensor(tensors: dict[str, Tensor], name: str, spec: TensorSpec, shape: tuple[int, ...]) -> Tensor:

@@ -22,7 +22,7 @@ from posterity.curvature import Curvature
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
 from posterity.laplace.scales import Scales
-from posterity.laplace.update import block_curvature, block_means
+from posterity.laplace.update import block_curvature, block_means, depends_on
 
 
 def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
@@ -119,7 +119,7 @@ def tune_strength(prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curv
         alpha = math.exp(log_alpha)
         return 0.5 * (float((values / alpha).log1p().sum()) + alpha * quadratic)
 
-    return Scales(alpha=math.exp(minimise(loss, -20.0, 20.0)))
+    return Scales(alpha=math.exp(minimise(loss, -20.0, 20.0)), provenance=depends_on(prior, model, curvature))
 
 
 def minimise(f: Callable[[float], float], low: float, high: float, tol: float = 1e-6) -> float:

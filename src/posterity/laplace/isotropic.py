@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from posterity.algebra import scaled_identity
 from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
+from posterity.curvature.past import past_of
+from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.fingerprint import fingerprint
 from posterity.gaussian import Card, Gaussian
@@ -25,11 +27,16 @@ def isotropic(
     mean: Literal["zero", "model"] | Mapping[str, Tensor] = "zero",
     *,
     blocks: Selection = None,
+    vouched: str | None = None,
 ) -> Gaussian:
     """N(mean, I/precision) over a network's blocks.
 
     `precision` multiplies ½‖θ − mean‖² next to the *summed* negative log-likelihood: a PyTorch weight decay λ on a mean
     loss over N examples is precision = λ·N. `mean` is zero (and zero means zero), the model's present weights, or matrices.
+
+    Weights and matrices have an unknown past, unless `pt.train` left them: a certificate would refuse such a prior. With
+    `vouched` you say where they come from ("initialised at random"), and the certificate says so too. The same goes for
+    frozen layers that were trained.
     """
     if not precision > 0:
         raise ValueError(f"a prior precision is positive, not {precision}")
@@ -47,8 +54,25 @@ def isotropic(
                 raise BlockMismatch(f"the mean has no matrix for the blocks {sorted(missing)}.")
             centre = {name: mean[name].detach().clone() for name in present}
     identities = {name: scaled_identity(precision, block.shape) for name, block in found.items()}
-    card = Card(precision=precision, architecture=architecture(found), frozen=frozen_fingerprint(model, found))
+    provenance = past_of(model, centre, beside=True)
+    if mean == "model":
+        provenance = past_of(model, strict=True)
+    elif not isinstance(mean, str):
+        provenance = provenance.joined(_of_matrices(centre))
+    card = Card(
+        precision=precision,
+        architecture=architecture(found),
+        frozen=frozen_fingerprint(model, found),
+        provenance=provenance if vouched is None else provenance.vouched(vouched),
+    )
     return Gaussian(centre, identities, card)
+
+
+def _of_matrices(mean: Mapping[str, Tensor]) -> Provenance:
+    """Matrices come from somewhere, if they are not zero."""
+    if any(bool(matrix.any()) for matrix in mean.values()):
+        return Provenance.unknown("the matrices given as its mean come from somewhere")
+    return Provenance.none()
 
 
 def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Gaussian:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch
 
 PerBlock = float | Mapping[str, float]
@@ -21,6 +22,8 @@ class Scales:
     alpha: PerBlock = 1.0
     beta: PerBlock = 1.0
     temperature: PerBlock = 1.0
+    provenance: Provenance = field(default_factory=Provenance.none, repr=False, compare=False)
+    """What they were tuned with; nothing, if they were given."""
 
     def __post_init__(self) -> None:
         for name in ("alpha", "beta", "temperature"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -16,12 +16,15 @@ from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, check_data
 from posterity.curvature.likelihoods import IGNORED
+from posterity.curvature.past import sign
+from posterity.curvature.provenance import Provenance
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.fingerprint import fingerprint
 from posterity.gaussian import Gaussian
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.isotropic import fitted
+from posterity.laplace.learned_from import learned_from
 from posterity.laplace.source import Source, split
 
 Objective = Callable[[Tensor, Tensor, int], Tensor]
@@ -53,6 +56,8 @@ class History:
     best: int
     seed: int = 0
     """Of the run: with it `split` gives the same two parts of the data again."""
+    provenance: Provenance = field(default_factory=Provenance.none, repr=False, compare=False)
+    """What the trained weights have seen: the data, what was held out, the prior's past and that of the first weights."""
 
     @property
     def final(self) -> Epoch:
@@ -123,6 +128,8 @@ def train(
         "halve_after": halve_after,
         "stop_after": stop_after,
     }
+    seen = learned_from(model, prior, data, *([] if isinstance(validation, float | int) else [held_out]))
+    settings["the data"] = seen.fingerprint if seen.is_known else "not known"
     state.start(model, optim, [shuffle, *source.generators], settings)
     modes = {module: module.training for module in model.modules()}
     bars = bar()
@@ -164,7 +171,9 @@ def train(
     finally:
         for module, mode in modes.items():
             module.training = mode
-    return History(tuple(state.epochs), state.best, state.seed)
+        # Also after an error: weights that were trained for a while have seen the data.
+        sign(model, seen)
+    return History(tuple(state.epochs), state.best, state.seed, seen)
 
 
 def _augmented(batch: Batch, augment: Augment) -> Batch:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from posterity.algebra import JointEigen, Kronecker, KroneckerSum, Matrix, nearest, relative_error
 from posterity.blocks import find_blocks, named, read_blocks
 from posterity.curvature import Curvature
+from posterity.curvature.past import matrices_digest, past_of
+from posterity.curvature.provenance import Provenance, together
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Gaussian
 from posterity.laplace.scales import Scales
@@ -43,8 +45,24 @@ def update(
         compression=dict(prior.card.compression) | {name: e for name, e in errors.items() if e is not None},
         scales={name: scales.of(name) for name in prior.blocks},
         versions={"posterity": __version__, "torch": str(torch.__version__)},
+        provenance=depends_on(prior, model, curvature).joined(scales.provenance),
     )
     return Gaussian(mean, precision, card)
+
+
+def depends_on(
+    prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature | None = None
+) -> Provenance:
+    """What a Gaussian made of these has seen: the prior's data, the curvature's, and whatever the weights were trained on."""
+    parts = [prior.provenance, *([] if curvature is None else [curvature.provenance])]
+    matrices = block_means(prior, model)
+    if curvature is not None and curvature.at == matrices_digest(matrices):
+        return together(parts)  # the weights' past is part of the curvature's
+    if all(torch.equal(matrices[name], prior.mean[name].to(matrices[name])) for name in prior.blocks):
+        return together(parts)
+    if isinstance(model, nn.Module):
+        return together([*parts, past_of(model, prior.mean, prior.provenance)])
+    return together([*parts, Provenance.unknown("its mean was given as matrices")])
 
 
 def _two_terms(old: Matrix, new: Matrix) -> tuple[Matrix, float | None]:

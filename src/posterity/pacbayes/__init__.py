@@ -4,6 +4,7 @@ from posterity.pacbayes.bounds import (
     binary_kl,
     catoni,
     catoni_best,
+    clopper_pearson,
     klinv,
     lambda_bound,
     maurer,
@@ -20,8 +21,10 @@ from posterity.pacbayes.projection import Catoni, McAllester
 from posterity.pacbayes.recursive import recursive_certificate
 from posterity.pacbayes.risk import Landscape
 from posterity.pacbayes.tune import PerLayer, Tuned, one_number, per_layer, tune
+from posterity.pacbayes.ways import FAMILY
 
 __all__ = [
+    "FAMILY",
     "Catoni",
     "Certificate",
     "Holdout",
@@ -33,6 +36,7 @@ __all__ = [
     "catoni",
     "catoni_best",
     "certify",
+    "clopper_pearson",
     "gibbs_risk",
     "grid_search",
     "klinv",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from posterity.laplace.evidence import minimise
 
 
@@ -38,6 +40,37 @@ def klinv(q: float, c: float) -> float:
         if not low < middle < high:
             return high
         if _term(q, middle) + _term(1 - q, 1 - middle) > c:
+            high = middle
+        else:
+            low = middle
+
+
+def clopper_pearson(errors: int, n: int, delta: float) -> float:
+    """The largest p at which n throws of a coin show `errors` or fewer with probability delta (Clopper and Pearson 1934).
+
+    An upper bound on the risk of one predictor from its errors on n examples, exact: no divergence, no square root. Found by
+    bisection, which returns the upper end.
+    """
+    if type(errors) is not int or type(n) is not int or not 0 <= errors <= n or n < 1:
+        raise ValueError(f"errors are a whole number from 0 to n ≥ 1, not {errors} of {n}")
+    if not 0 < delta < 1:
+        raise ValueError(f"delta lies between 0 and 1, not {delta}")
+    if errors == n:
+        return 1.0
+    if errors == 0:
+        # (1 − p)ⁿ = δ; the next number above, so that rounding does not make the bound too small.
+        return math.nextafter(-math.expm1(math.log(delta) / n), 1.0)
+    k = torch.arange(errors + 1, dtype=torch.float64)
+    top = torch.tensor(n + 1.0, dtype=torch.float64)
+    ways = torch.lgamma(top) - torch.lgamma(k + 1) - torch.lgamma(top - k)
+    low, high = errors / n, 1.0
+    while True:
+        middle = 0.5 * (low + high)
+        if not low < middle < high or high - low < 1e-14:
+            return high
+        tail = torch.logsumexp(ways + k * math.log(middle) + (n - k) * math.log1p(-middle), 0)
+        # Logarithms of factorials are rounded: what is near the border counts as inside.
+        if float(tail) + 1e-8 < math.log(delta):
             high = middle
         else:
             low = middle

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from posterity.blocks import Block, write_blocks
-from posterity.blocks.modes import evaluating
+from posterity.algebra import Basis, JointEigen, Matrix
 from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.errors import InfiniteDivergence
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certificate import Certificate, Holdout
-from posterity.pacbayes.gibbs import every_batch, gibbs_risk, zero_one
+from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.spending import DRAWS_SHARE, Spending
+from posterity.pacbayes.ways import Case, Way, bounded
 from posterity.version import __version__
 
-DRAWS_SHARE = 0.2
-"""How much of 1 − confidence goes into estimating the Gibbs error; the bound itself takes the rest."""
+NEGATIVE = 1e-6
+"""How far below zero rounding may leave a divergence, for each parameter of a block."""
+INVERSE = 1e-6
+"""How far a basis times its inverse may miss the identity."""
 
 
 def certify(
@@ -31,96 +34,118 @@ def certify(
     confidence: float = 0.95,
     likelihood: Likelihood | None = None,
     *,
-    passes: int = 10,
+    ways: Sequence[Way] = ("draws",),
+    passes: int | None = None,
     grid: int = 1,
-    trust_prior: bool = False,
+    vouched: str | None = None,
     batch_size: int = 256,
     generator: torch.Generator | None = None,
     progress: bool = True,
 ) -> Certificate:
     """Certify the risk of networks drawn from the posterior, by examples that the prior has not seen.
 
-    The posterior may depend on the examples in any way. The prior may not: unless it was chosen among `grid` priors that were
-    declared before. `passes` independent draws of the weights for every example estimate the Gibbs error, which is then
-    taken from above. The bound is on the mean error of single draws; the average over draws is another predictor, whose error
-    can be up to twice as large. The model is the network's architecture; its own weights do not matter.
+    The posterior may depend on the examples in any way. The prior may not: unless it was chosen among finitely many, which is
+    paid for (`grid` are those that the library does not know of). Where posterior and prior are the same, one draw for each
+    example makes a binomial sample (Clopper–Pearson). Else `passes` draws for every example (10, or 100 for few examples)
+    estimate the Gibbs error, which is then taken from above. Of several `ways` the tightest is taken, and paid for:
+
+        "draws"    a network drawn from the posterior, by klinv
+        "excess"   the same, by how much more it errs than the network at the prior's mean
+        "prior"    a network drawn from the prior
+        "mean"     the network at the prior's mean
+
+    The bound is on single draws; the average over draws is another predictor, whose error can be up to twice as large. The
+    model is the network's architecture; its own weights do not matter. `vouched` is a text by which you answer for a prior of
+    unknown past; the certificate prints it.
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"a confidence lies between 0 and 1, not {confidence}")
-    if grid < 1 or passes < 1:
-        raise ValueError(f"grid and passes are at least 1, not {grid} and {passes}")
+    if passes is not None and passes < 1:
+        raise ValueError(f"passes is at least 1, not {passes}")
+    if not ways or len(set(ways)) < len(ways):
+        raise ValueError(f"ways are at least one, each once, not {tuple(ways)}")
     likelihood = likelihood or Categorical()
-    hashes = example_hashes(data)
-    blocks, checks = checked(model, posterior, prior, hashes, grid, trust_prior)
-    kl_by_block = divergence(posterior, prior)
-    n, kl = len(hashes), sum(kl_by_block.values())
-    delta_draws = DRAWS_SHARE * (1 - confidence)
-    delta = 1 - confidence - delta_draws
-    every_batch(data, batch_size, n)
-    # Fresh draws: those that chose or trained a posterior know too much of it.
-    found = gibbs_risk(
+    examples = Examples.of(data, batch_size)
+    found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched)
+    same = posterior is prior or posterior.fingerprint() == prior.fingerprint()
+    posterior, prior = rebuilt(posterior), rebuilt(prior)
+    kl_by_block = dict.fromkeys(prior.blocks, 0.0) if same else divergence(posterior, prior)
+    spending = found.spending.paying("ways to the bound", len(ways))
+    case = Case(
         model,
+        found.blocks,
         posterior,
-        data,
+        prior,
+        sum(kl_by_block.values()),
+        examples.n,
+        spending,
         likelihood,
-        passes=passes,
-        batch_size=batch_size,
-        generator=generator,
-        progress=progress,
+        passes,
+        batch_size,
+        generator,
+        progress,
     )
-    upper = klinv(found.error, math.log(1 / delta_draws) / found.count)
+    readings = examples.readings()
+    # Fresh draws in every way: those that chose or trained a posterior know too much of it.
+    best = min((bounded(way, case, readings) for way in ways), key=lambda one: one.bound)
+    beside = bounded("mean", replace(case, spending=found.spending), readings)
+    drawn = best.fields["rule"] != "binomial"
+    delta_draws = DRAWS_SHARE * (1 - confidence) if drawn else 0.0
     return Certificate(
-        bound=klinv(upper, (kl + math.log(2 * grid * math.sqrt(n) / delta)) / n),
+        bound=best.bound,
         confidence=confidence,
-        delta=delta,
+        delta=1 - confidence - delta_draws,
         delta_draws=delta_draws,
-        n=n,
-        replicates=found.count,
-        kl=kl,
-        gibbs=found.error,
-        upper=upper,
-        holdout=holdout(model, blocks, prior, data, likelihood, confidence, batch_size),
-        grid=grid,
-        drawn_per=found.drawn_per,
-        kl_by_block=kl_by_block,
+        n=examples.n,
+        examples=examples.count,
+        holdout=Holdout(beside.fields["gibbs"], beside.bound),
+        payments=spending.payments,
+        kl_by_block=kl_by_block if best.fields.get("kl") else {},
         prior=prior.fingerprint(),
         posterior=posterior.fingerprint(),
-        data=data_fingerprint(hashes),
-        checks=checks,
+        data=examples.fingerprint,
+        checks=found.told,
         versions={"posterity": __version__, "torch": str(torch.__version__)},
+        **best.fields,
     )
 
 
 def divergence(posterior: Gaussian, prior: Gaussian) -> dict[str, float]:
-    """KL(posterior ‖ prior) by block, in nats; `InfiniteDivergence` if it is no number."""
+    """KL(posterior ‖ prior) by block, in nats; `InfiniteDivergence` if it is no number, or below zero by more than rounding."""
     found = {name: float(value) for name, value in posterior.kl_by_block(prior).items()}
-    if bad := [name for name, value in found.items() if not math.isfinite(value)]:
-        raise InfiniteDivergence(
-            f"KL(posterior ‖ prior) is {found[bad[0]]} in block {bad[0]!r}: one of the two is singular there, or its numbers "
-            "are beyond reason. Look at both with `posterity prior inspect`."
-        )
+    for name, value in found.items():
+        if not math.isfinite(value) or value < -NEGATIVE * (1 + posterior.precision[name].size):
+            raise InfiniteDivergence(
+                f"KL(posterior ‖ prior) is {value:g} in block {name!r}: one of the two is singular there, or its numbers "
+                "are beyond reason. Look at both with `posterity prior inspect`."
+            )
     # Rounding can leave a posterior that equals its prior a hair below zero.
     return {name: max(0.0, value) for name, value in found.items()}
 
 
-@torch.no_grad()
-def holdout(
-    model: nn.Module,
-    blocks: dict[str, Block],
-    prior: Gaussian,
-    data: Data,
-    likelihood: Likelihood,
-    confidence: float,
-    batch_size: int,
-) -> Holdout:
-    """The plain test-set bound for the network at the prior's mean, which the same data gives at the same confidence."""
-    like = next(model.parameters())
-    mean: dict[str, Tensor] = {name: prior.mean[name].to(like) for name in blocks}
-    weights = write_blocks(blocks, mean)
-    wrong, count = 0.0, 0
-    with evaluating(model):
-        for batch in every_batch(data, batch_size):
-            batch = batch.to(like.device)
-            wrong += float(zero_one(likelihood, batch.outputs(model, weights), batch.targets).sum())
-            count += batch.count
-    return Holdout(wrong / count, klinv(wrong / count, math.log(1 / (1 - confidence)) / count))
+def rebuilt(gaussian: Gaussian) -> Gaussian:
+    """The same, with every inverse and determinant computed anew: what is drawn is what the divergence speaks of."""
+    return replace(gaussian, precision={name: _rebuilt(m, name) for name, m in gaussian.precision.items()})
+
+
+def _rebuilt(matrix: Matrix, name: str) -> Matrix:
+    if not isinstance(matrix, JointEigen):
+        return matrix
+    left, right = (_basis(basis, name) for basis in (matrix.left, matrix.right))
+    return JointEigen(left, right, matrix.values.double())
+
+
+def _basis(basis: Basis, name: str) -> Basis:
+    forward = basis.matrix.double()
+    eye = torch.eye(forward.shape[-1], dtype=torch.float64, device=forward.device)
+    # Columns of one length: a basis may stretch its directions as it likes, but must tell them apart.
+    length = forward.norm(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
+    even = forward / length
+    inverse = even.mT if basis.is_orthogonal else torch.linalg.inv_ex(even).inverse
+    off = float((even @ inverse - eye).abs().max())
+    if not off <= (1e-4 if basis.is_orthogonal else INVERSE):
+        raise InfiniteDivergence(
+            f"the precision of block {name!r} is given in a basis that is singular but for rounding (off by {off:.1e}): what is "
+            "drawn from it could not be told from what is certified. Compress the Gaussian, or learn it again."
+        )
+    if basis.is_orthogonal:
+        return Basis.orthogonal(forward)
+    return Basis(forward, inverse / length[:, None], torch.linalg.slogdet(even).logabsdet + length.log().sum())

@@ -9,7 +9,7 @@ one per example, and applied as one grouped convolution.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from posterity.blocks import Block, run_with, write_blocks
 from posterity.blocks.base import with_ones
 from posterity.curvature.batches import Batch
+from posterity.errors import HiddenUse
 from posterity.gaussian.spread import Spread
 
 CONVOLUTIONS = {torch.conv1d, torch.conv2d, torch.conv3d}
@@ -31,7 +32,9 @@ class DrawnNetwork:
     """A network whose weights are distributions: `outputs(batch)` draws them once for every example.
 
     `drawable` tells whether every block can be reached so; attention, embeddings and norm layers cannot, nor can
-    layers that fold other dimensions into the batch. Those networks are drawn as a whole instead.
+    layers that fold other dimensions into the batch, nor weights that are used in any other way than by their own layer's
+    call (a weight read by hand, a cosine head). Those networks are drawn as a whole instead, where a weight is what was drawn
+    wherever it is used.
     """
 
     def __init__(self, model: nn.Module, blocks: Mapping[str, Block], spreads: Mapping[str, Spread]) -> None:
@@ -42,7 +45,7 @@ class DrawnNetwork:
         """One plain pass that finds out how each block is called; False if some block cannot be drawn per example."""
         calls = _Calls()
         weights = self._weights()
-        with torch.no_grad(), _Watching(calls, self._keys(weights)):
+        with torch.no_grad(), _Watching(calls, self._keys(weights), self._owned(weights)):
             _run(self.model, weights, batch)
         self.explicit = frozenset(
             name for name, count in calls.count.items() if count > 1 or name in calls.with_positions
@@ -58,7 +61,8 @@ class DrawnNetwork:
         weights = self._weights()
         batch = repeated(batch, repeats)
         data = {id(x) for x in (*batch.positional, *batch.named.values())}
-        with _Drawing(self._keys(weights), self.spreads, self.blocks, self.explicit, generator, data, repeats):
+        owned = self._owned(weights)
+        with _Drawing(self._keys(weights), owned, self.spreads, self.blocks, self.explicit, generator, data, repeats):
             return _run(self.model, weights, batch)
 
     def whole(self, batch: Batch, generator: torch.Generator | None = None, repeats: int = 1) -> Tensor:
@@ -69,6 +73,10 @@ class DrawnNetwork:
 
     def _weights(self) -> dict[str, Tensor]:
         return write_blocks(self.blocks, {name: spread.mean for name, spread in self.spreads.items()})
+
+    def _owned(self, weights: Mapping[str, Tensor]) -> dict[int, str]:
+        """Every tensor that is drawn, by identity: the name of its block."""
+        return {id(weights[full]): name for name, block in self.blocks.items() for full in block.parameters.values()}
 
     def _keys(self, weights: Mapping[str, Tensor]) -> dict[int, str]:
         return {id(weights[block.parameters["weight"]]): name for name, block in self.blocks.items()}
@@ -100,12 +108,49 @@ class _Calls:
         self.odd = False
 
 
+METADATA = {
+    getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "layout")
+} | {Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, Tensor.is_complex, Tensor.stride}
+"""What may be asked of a weight without using its numbers."""
+
+
+def _used_elsewhere(func: Any, args: Any, kwargs: Any, keys: Mapping[int, str], owned: Mapping[int, str]) -> str | None:
+    """The block of which a tensor goes into something that is not the call of its own layer."""
+    if func in METADATA:
+        return None
+    given = _arguments(func, args, kwargs)
+    mine = None if given is None else keys.get(id(given[1]))
+    if given is not None and mine is not None:
+        x, _, bias = given
+        own_bias = bias is not None and owned.get(id(bias)) == mine
+        has_bias = sum(name == mine for name in owned.values()) > 1
+        if has_bias != own_bias or (bias is not None and not own_bias and id(bias) in owned):
+            return mine
+        return owned.get(id(x))
+    for x in _tensors((args, kwargs)):
+        if id(x) in owned:
+            return owned[id(x)]
+    return None
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
 class _Watching(TorchFunctionMode):
-    def __init__(self, calls: _Calls, keys: Mapping[int, str]) -> None:
+    def __init__(self, calls: _Calls, keys: Mapping[int, str], owned: Mapping[int, str]) -> None:
         super().__init__()
-        self.calls, self.keys = calls, keys
+        self.calls, self.keys, self.owned = calls, keys, owned
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if _used_elsewhere(func, args, kwargs or {}, self.keys, self.owned) is not None:
+            self.calls.odd = True
         given = _arguments(func, args, kwargs or {})
         if given is not None and id(given[1]) in self.keys:
             name, x = self.keys[id(given[1])], given[0]
@@ -122,6 +167,7 @@ class _Drawing(TorchFunctionMode):
     def __init__(
         self,
         keys: Mapping[int, str],
+        owned: Mapping[int, str],
         spreads: Mapping[str, Spread],
         blocks: Mapping[str, Block],
         explicit: frozenset[str],
@@ -130,7 +176,7 @@ class _Drawing(TorchFunctionMode):
         repeats: int,
     ) -> None:
         super().__init__()
-        self.keys, self.spreads, self.blocks, self.explicit = keys, spreads, blocks, explicit
+        self.keys, self.owned, self.spreads, self.blocks, self.explicit = keys, owned, spreads, blocks, explicit
         self.generator, self.data, self.repeats = generator, data, repeats
         self.drawn: dict[str, dict[str, Tensor]] = {}
 
@@ -142,6 +188,11 @@ class _Drawing(TorchFunctionMode):
             and _halves(*args, **{"x" if key == "input" else key: value for key, value in kwargs.items()})
         ):
             return _halved(args[0] if args else kwargs["input"])
+        if (hidden := _used_elsewhere(func, args, kwargs, self.keys, self.owned)) is not None:
+            raise HiddenUse(
+                f'the network uses a weight of block "{hidden}" by {getattr(func, "__name__", func)} for some examples and not '
+                "for others: its draws would not be what the network computes with. Use the weight by its layer's call alone."
+            )
         given = _arguments(func, args, kwargs)
         name = None if given is None else self.keys.get(id(given[1]))
         if given is None or name is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,13 +11,14 @@ from torch import Tensor, nn
 from posterity.blocks import write_blocks
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.bounds import klinv
-from posterity.pacbayes.certificate import Certificate
-from posterity.pacbayes.certify import holdout
-from posterity.pacbayes.gibbs import every_batch, zero_one
+from posterity.pacbayes.certificate import Certificate, Holdout
+from posterity.pacbayes.certify import rebuilt
+from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.gibbs import zero_one
 from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.spending import Spending
+from posterity.pacbayes.ways import KEPT, Case, binomial, bounded
 from posterity.version import __version__
 
 
@@ -39,47 +40,55 @@ def sample_then_evaluate(
     *,
     draws: int = 100,
     grid: int = 1,
-    trust_prior: bool = False,
+    vouched: str | None = None,
     batch_size: int = 1024,
     generator: torch.Generator | None = None,
 ) -> Chosen:
-    """The best of `draws` networks from the prior on the data, with risk ≤ klinv(its error, ln(M/δ)/n).
+    """The best of `draws` networks from the prior on the data, bounded by Clopper and Pearson at δ over the number of draws.
 
     One deterministic network, no KL and no Monte-Carlo correction: for few examples, where ln M is the cheaper price.
     """
-    if draws < 1:
-        raise ValueError(f"draws is at least 1, not {draws}")
     likelihood = likelihood or Categorical()
-    hashes = example_hashes(data)
-    blocks, checks = checked(model, prior, prior, hashes, grid, trust_prior)
+    examples = Examples.of(data, batch_size)
+    found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched)
+    spending = found.spending.paying("draws", draws)
     like = next(model.parameters())
-    held = [batch.to(like.device) for batch in every_batch(data, batch_size, len(hashes))]
-    n, delta = len(hashes), 1 - confidence
-    best_error, best = math.inf, {}
+    prior = rebuilt(prior)
+    readings = [[batch.to(like.device) for batch in held] for held in examples.readings()]
+    best_bound, best_errors, best = math.inf, 0, {}
     with evaluating(model):
         for _ in range(draws):
             drawn = {name: draw[0].to(like) for name, draw in prior.sample(1, generator=generator).items()}
-            weights = write_blocks(blocks, drawn)
-            wrong = sum(float(zero_one(likelihood, b.outputs(model, weights), b.targets).sum()) for b in held)
-            if wrong / n < best_error:
-                best_error, best = wrong / n, drawn
-    total = draws * grid
+            weights = write_blocks(found.blocks, drawn)
+            errors, bound = 0, 0.0
+            for held in readings:
+                wrong = sum(float(zero_one(likelihood, b.outputs(model, weights), b.targets).sum()) for b in held)
+                whole, here = binomial(wrong, sum(b.count for b in held), examples.n, spending.each)
+                errors, bound = max((errors, bound), (whole, here))
+            if bound < best_bound:
+                best_bound, best_errors, best = bound, errors, drawn
+    case = Case(
+        model, found.blocks, prior, prior, 0.0, examples.n, spending, likelihood, None, batch_size, generator, False
+    )
+    beside = bounded("mean", replace(case, spending=found.spending), examples.readings())
+    error = best_errors / examples.n
     certificate = Certificate(
-        bound=klinv(best_error, math.log(total / delta) / n),
+        bound=best_bound,
         confidence=confidence,
-        delta=delta,
+        rule="binomial",
+        predictor=KEPT,
+        delta=1 - confidence,
         delta_draws=0.0,
-        n=n,
-        replicates=n,
-        kl=0.0,
-        gibbs=best_error,
-        upper=best_error,
-        holdout=holdout(model, blocks, prior, data, likelihood, confidence, batch_size),
-        grid=total,
+        n=examples.n,
+        examples=examples.count,
+        gibbs=error,
+        upper=error,
+        errors=best_errors,
+        holdout=Holdout(beside.fields["gibbs"], beside.bound),
+        payments=spending.payments,
         prior=prior.fingerprint(),
-        data=data_fingerprint(hashes),
-        checks=checks,
+        data=examples.fingerprint,
+        checks=found.told,
         versions={"posterity": __version__, "torch": str(torch.__version__)},
-        rule="best-of-draws",
     )
     return Chosen(best, certificate)

@@ -14,7 +14,7 @@ from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.curvature.workers import Workers
-from posterity.errors import BadData, NoData
+from posterity.errors import BadData, NoData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import Spread
 from posterity.pacbayes.draws import DrawnNetwork
@@ -63,43 +63,102 @@ def gibbs_risk(
     Example:
         >>> pt.gibbs_risk(model, fit.posterior, (x, y)).error
     """
-    likelihood = likelihood or Categorical()
-    blocks = find_blocks(model, named(posterior.mean))
-    like = next(model.parameters())
-    spreads = {name: Spread.of(posterior.mean[name], posterior.precision[name], like) for name in blocks}
-    drawn = DrawnNetwork(model, blocks, spreads)
-    held = every_batch(data, batch_size)
-    bars = bar()
-    bars.disable = not progress
-    wrong, examples = 0.0, sum(batch.count for batch in held)
-    with evaluating(model):
-        per_example = drawn.look(held[0].to(like.device))
-        with torch.no_grad(), bars:
-            task = bars.add_task("drawing networks", total=passes * examples)
-            for batch, repeats in _portions(held, passes, batch_size) if per_example else _again(held, passes):
-                batch = batch.to(like.device)
-                draw = drawn.outputs if per_example else drawn.whole
-                outputs = draw(batch, generator, repeats)
-                targets = batch.targets.repeat_interleave(repeats, 0)
-                wrong += float(zero_one(likelihood, outputs, targets).sum())
-                bars.advance(task, len(targets))
-    total = passes * examples
+    return replicates(
+        model,
+        posterior,
+        every_batch(data, batch_size),
+        likelihood or Categorical(),
+        passes=passes,
+        batch_size=batch_size,
+        generator=generator,
+        progress=progress,
+    )
+
+
+def replicates(
+    model: nn.Module,
+    posterior: Gaussian,
+    held: list[Batch],
+    likelihood: Likelihood,
+    *,
+    passes: int,
+    batch_size: int,
+    generator: torch.Generator | None,
+    progress: bool,
+) -> Replicates:
+    """The same for batches at hand."""
+    total = passes * sum(batch.count for batch in held)
+    wrong, per_example = 0.0, True
+    for portion in drawn_outputs(
+        model, posterior, held, passes=passes, batch_size=batch_size, generator=generator, progress=progress
+    ):
+        per_example = portion.per_example
+        wrong += float(zero_one(likelihood, portion.outputs, portion.targets).sum())
     # A mean of batches of unlike size counts for as many even ones as the largest weight allows.
     count = total if per_example else total // max(batch.count for batch in held)
     return Replicates(wrong / total, count, "example" if per_example else "batch")
 
 
-def every_batch(data: Data, batch_size: int, examples: int | None = None) -> list[Batch]:
+@dataclass(frozen=True, eq=False)
+class Portion:
+    """Some examples, and the outputs of networks drawn for them."""
+
+    batch: Batch
+    repeats: int
+    outputs: Tensor
+    """Every example so many times in a row."""
+    per_example: bool
+    """Whether each time has weights of its own."""
+
+    @property
+    def targets(self) -> Tensor:
+        return self.batch.targets.repeat_interleave(self.repeats, 0)
+
+
+@torch.no_grad()
+def drawn_outputs(
+    model: nn.Module,
+    gaussian: Gaussian,
+    held: list[Batch],
+    *,
+    passes: int,
+    batch_size: int,
+    generator: torch.Generator | None,
+    progress: bool,
+) -> Iterator[Portion]:
+    """Outputs of networks drawn from the Gaussian: for each example on its own where the network allows it, else for a batch."""
+    like = next(model.parameters())
+    network = drawn_network(model, gaussian)
+    bars = bar()
+    bars.disable = not progress
+    examples = sum(batch.count for batch in held)
+    with evaluating(model):
+        per_example = network.look(held[0].to(like.device))
+        with bars:
+            task = bars.add_task("drawing networks", total=passes * examples)
+            for batch, repeats in _portions(held, passes, batch_size) if per_example else _again(held, passes):
+                batch = batch.to(like.device)
+                outputs = (network.outputs if per_example else network.whole)(batch, generator, repeats)
+                yield Portion(batch, repeats, outputs, per_example)
+                bars.advance(task, repeats * batch.count)
+
+
+def drawn_network(model: nn.Module, gaussian: Gaussian) -> DrawnNetwork:
+    """The network with its weights distributed as the Gaussian says."""
+    like = next(model.parameters())
+    blocks = find_blocks(model, named(gaussian.mean))
+    return DrawnNetwork(
+        model,
+        blocks,
+        {name: Spread.of(gaussian.mean[name], gaussian.precision[name], like) for name in blocks},
+    )
+
+
+def every_batch(data: Data, batch_size: int) -> list[Batch]:
     """All of the data, in every process: an empirical risk is that of all examples, not of a worker's share."""
     held = list(batches(data, batch_size, Workers()))
-    found = sum(batch.count for batch in held)
-    if not found:
+    if not held:
         raise NoData("there is no data to estimate a risk from.")
-    if examples is not None and found != examples:
-        raise BadData(
-            f"this process sees {found:,} of {examples:,} examples: give the data itself, not a loader that deals it out, or "
-            "data that is the same each time it is read."
-        )
     return held
 
 
@@ -123,4 +182,9 @@ def zero_one(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor
     outputs, targets = likelihood.check(outputs, targets)
     if not isinstance(likelihood, Categorical) or targets.ndim != 1:
         raise BadData("a 0-1 error is for one class an example: for regression see `pacbayes.regression`.")
+    if bad := int((~torch.isfinite(outputs)).flatten(1).any(1).sum()):
+        raise NotFinite(
+            f"the network's outputs are NaN or infinite for {bad:,} of {len(targets):,} examples: they have no class, and no "
+            "error. Look at the inputs, at the weights, and at the precision that the network runs in."
+        )
     return (outputs.argmax(-1) != targets).to(torch.float64)

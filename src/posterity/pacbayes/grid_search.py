@@ -11,6 +11,7 @@ from torch import nn
 from posterity.algebra import JointEigen, Kronecker, Matrix, ScaledIdentity
 from posterity.bars import bar
 from posterity.curvature import Curvature, Data
+from posterity.curvature.provenance import Provenance
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, update
 from posterity.pacbayes.gibbs import gibbs_risk
@@ -65,7 +66,8 @@ def grid_search(
                 best = Trial(scales, 1 - risk.error)
     if best is None:
         raise ValueError("a grid search needs at least one α, one β and one temperature")
-    return best
+    seen = start.provenance.joined(Provenance.of(validation))
+    return Trial(replace(best.scales, provenance=seen), best.accuracy)
 
 
 def _joint(prior: Matrix, curvature: Matrix) -> JointEigen | None:

@@ -13,6 +13,7 @@ from posterity.bars import bar
 from posterity.blocks import find_blocks, named
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
+from posterity.curvature.provenance import Provenance
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import FrameSpread, Spread
@@ -108,7 +109,8 @@ def optimise_posterior(
                     cooling.step()
                 bars.update(task, advance=1, description=f"optimising the bound  {slope}")
     mean = {name: f.mean.detach().to(posterior.mean[name]) for name, f in free.items()}
-    return replace(posterior, mean=mean, precision={name: f.precision() for name, f in free.items()})
+    moved = replace(posterior, mean=mean, precision={name: f.precision() for name, f in free.items()})
+    return moved.with_provenance(posterior.provenance.joined(prior.provenance, Provenance.of(data)))
 
 
 class _Free:

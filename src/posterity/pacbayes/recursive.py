@@ -25,16 +25,18 @@ from posterity.blocks import Block
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical
 from posterity.curvature.batches import Batch
-from posterity.curvature.hashes import data_fingerprint, example_hashes
-from posterity.errors import NoData, UnsupportedLayer
+from posterity.curvature.provenance import Provenance
+from posterity.errors import BadData, NoData, UnsupportedLayer
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import Spread
 from posterity.pacbayes.bounds import klinv
-from posterity.pacbayes.certify import DRAWS_SHARE, divergence
+from posterity.pacbayes.certify import divergence
 from posterity.pacbayes.draws import DrawnNetwork
+from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import zero_one
 from posterity.pacbayes.optimise import optimise_posterior
 from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.spending import Spending
 from posterity.version import __version__
 
 GAMMA = 0.5
@@ -92,7 +94,7 @@ def recursive_certificate(
     epochs: int = 10,
     passes: int = 10,
     grid: int = 1,
-    trust_prior: bool = False,
+    vouched: str | None = None,
     generator: torch.Generator | None = None,
     progress: bool = True,
     **optimising: Any,
@@ -111,10 +113,13 @@ def recursive_certificate(
         raise NoData(f"{n} examples cannot be cut into {chunks} chunks that double in size.")
     order = torch.randperm(n, generator=generator)
     x, y = x[order], y[order]
-    hashes = example_hashes((x, y))
-    blocks, checks = checked(model, prior, prior, hashes, grid, trust_prior)
-    delta_draws = DRAWS_SHARE * (1 - confidence)
-    delta = 1 - confidence - delta_draws
+    examples = Examples.of((x, y))
+    if examples.n < examples.count:
+        raise BadData(
+            f"{examples.count - examples.n:,} of {examples.count:,} examples are copies of others: chunks would share "
+            "them. Give each once."
+        )
+    found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched)
     before, bound, gibbs = prior, 1.0, 1.0
     steps: list[Step] = []
     for t, (start, stop) in enumerate(pairwise(edges)):
@@ -132,9 +137,9 @@ def recursive_certificate(
         )
         kl = sum(divergence(after, before).values())
         levels = (0.0, 1.0) if t == 0 else (-GAMMA, 0.0, 1 - GAMMA, 1.0)
-        losses = _losses(model, blocks, after, before if t else None, later, passes, generator, progress)
+        losses = _losses(model, found.blocks, after, before if t else None, later, passes, generator, progress)
         shares = tuple(float((losses >= level - 1e-9).double().mean()) for level in levels[1:])
-        bound = _bound(levels, shares, kl, len(later[1]), len(losses), delta, delta_draws, chunks, grid, bound)
+        bound = _bound(levels, shares, kl, len(later[1]), len(losses), found.spending, chunks, bound)
         # Losses of 1 and 1 − γ are errors of the new draw; 0 and −γ are not.
         gibbs = float((losses > 0).double().mean())
         steps.append(Step(len(later[1]), len(losses), kl, levels, shares, bound))
@@ -146,11 +151,12 @@ def recursive_certificate(
         tuple(steps),
         prior.fingerprint(),
         before.fingerprint(),
-        data_fingerprint(hashes),
-        checks,
+        examples.fingerprint,
+        found.told,
         {"posterity": __version__, "torch": str(torch.__version__)},
     )
-    return Recursive(replace(before, card=prior.card), record)
+    seen = prior.provenance.joined(Provenance.of(data))
+    return Recursive(replace(before, card=prior.card).with_provenance(seen), record)
 
 
 def _bound(
@@ -159,18 +165,16 @@ def _bound(
     kl: float,
     n: int,
     replicates: int,
-    delta: float,
-    delta_draws: float,
+    spending: Spending,
     chunks: int,
-    grid: int,
     before: float,
 ) -> float:
     """The lowest level plus each step up, weighed by a bound on how often it is taken; every coin pays its part of δ."""
     coins = chunks * len(shares)
     total = levels[0]
     for low, high, share in zip(levels, levels[1:], shares, strict=False):
-        upper = klinv(share, math.log(coins / delta_draws) / replicates)
-        total += (high - low) * klinv(upper, (kl + math.log(2 * grid * coins * math.sqrt(n) / delta)) / n)
+        upper = klinv(share, math.log(coins / spending.draws) / replicates)
+        total += (high - low) * klinv(upper, (kl + math.log(2 * coins * math.sqrt(n) / spending.bound)) / n)
     return min(1.0, total if len(levels) == 2 else total + GAMMA * before)
 
 
@@ -196,7 +200,7 @@ def _losses(
     bars.disable = not progress
     with evaluating(model):
         for network in networks:
-            if not network.look(Batch((data[0][:2].to(like.device),), {}, data[1][:2])):
+            if not network.look(Batch((data[0][:32].to(like.device),), {}, data[1][:32])):
                 raise UnsupportedLayer("recursive certificates need a network of linear layers and convolutions alone.")
         with bars:
             task = bars.add_task("drawing networks", total=len(data[1]))

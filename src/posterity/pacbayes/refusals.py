@@ -2,51 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import torch
 from torch import nn
 
-from posterity.blocks import Block, find_blocks, named
-from posterity.curvature.hashes import Hashes, data_fingerprint, overlap
-from posterity.errors import BlockMismatch, Overlap, UndeclaredChoice, Unfrozen, UnknownPast
+from posterity.blocks import Block, find_blocks, named, write_blocks
+from posterity.blocks.modes import evaluating
+from posterity.curvature.batches import Batch
+from posterity.curvature.hashes import by_chance, seen
+from posterity.errors import BlockMismatch, MixedExamples, Overlap, UndeclaredChoice, Unfrozen, UnknownPast
 from posterity.gaussian import Gaussian
 from posterity.laplace.frozen import frozen_fingerprint
+from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.spending import Spending
+
+LOOKED_AT = 32
+"""How many examples show whether a network treats each on its own."""
+TOLERANCE = 1e-3
+"""How much outputs may differ, relative to the largest, for examples that come in other batches: rounding."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A certificate may be made: the network's blocks, what was looked for, and what has to be paid."""
+
+    blocks: dict[str, Block]
+    told: tuple[str, ...]
+    spending: Spending
 
 
 def checked(
-    model: nn.Module, posterior: Gaussian, prior: Gaussian, hashes: Hashes, grid: int, trust: bool
-) -> tuple[dict[str, Block], tuple[str, ...]]:
-    """The network's blocks, and what was looked for; raises what was found."""
+    model: nn.Module,
+    posterior: Gaussian,
+    prior: Gaussian,
+    examples: Examples,
+    spending: Spending,
+    grid: int = 1,
+    vouched: str | None = None,
+) -> Checked:
+    """Raises what is found. `grid` are priors that the user has chosen among; `vouched` answers for unknown pasts."""
     if posterior.blocks != prior.blocks:
         odd = sorted(set(posterior.blocks) ^ set(prior.blocks))
         raise BlockMismatch(f"posterior and prior speak of different blocks ({odd}): both must speak of the same.")
+    if grid < 1:
+        raise ValueError(f"grid is at least 1, not {grid}")
     blocks = find_blocks(model, named(posterior.mean))
-    return blocks, (
-        _unseen(prior, hashes, trust),
-        _nothing_else(model, blocks, prior, trust),
-        _choices(prior, hashes, grid),
-    )
+    told = [*_unseen(prior, examples, vouched), _nothing_else(model, blocks, prior, vouched)]
+    _each_on_its_own(model, blocks, posterior, examples.batches[0])
+    if examples.n < examples.count:
+        told.append(f"{examples.count:,} examples, of which {examples.n:,} are distinct: n counts those")
+    return Checked(blocks, tuple(told), _choices(prior, examples, grid, spending))
 
 
-def _unseen(prior: Gaussian, hashes: Hashes, trust: bool) -> str:
-    card = prior.card
-    if card.hashes is not None:
-        shared = overlap(card.hashes, hashes)
-        if shared:
-            raise Overlap(
-                f"{shared:,} of the {len(hashes):,} examples are among those that the prior was learned from: certify with "
-                "others, or split the data first (`split_prior`)."
-            )
-        return f"none of the {len(hashes):,} examples is among the prior's {len(card.hashes):,}"
-    if card.count and not trust:
+def _unseen(prior: Gaussian, examples: Examples, vouched: str | None) -> list[str]:
+    past = prior.provenance
+    if past.gaps and vouched is None:
         raise UnknownPast(
-            f"the prior was learned from {card.count:,} examples and its card does not tell which: learn it with "
-            "`pt.learn`, or vouch for it with trust_prior=True, which the certificate then says."
+            f"nobody can tell what the prior has seen: {'; '.join(past.gaps)}. Learn it with `pt.learn` from an untrained "
+            'network, or vouch for it with vouched="…", a text that the certificate then prints.'
         )
-    return "the prior's data: vouched for by the user" if card.count else "the prior has seen no data"
+    found = seen(past.hashes, examples.hashes)
+    if len(past.older):
+        found |= torch.isin(examples.older(), past.older)
+    shared = int(found.sum())
+    if shared > by_chance(examples.hashes):
+        raise Overlap(
+            f"{shared:,} of the {examples.count:,} examples are among those that the prior was learned from: certify with "
+            "others, or split the data first (`split_prior`)."
+        )
+    if past.count:
+        told = [
+            f"none of the {examples.count:,} examples is among the prior's {past.count:,} (in any shape or precision; copies "
+            "under another transform cannot be told)"
+        ]
+    else:
+        told = ["the prior has seen no data"]
+    told += [f"the prior's past, vouched for: {text}" for text in past.vouchers]
+    if past.gaps:
+        told.append(f"the prior's past ({'; '.join(past.gaps)}), vouched for: {vouched}")
+    return told
 
 
-def _nothing_else(model: nn.Module, blocks: dict[str, Block], prior: Gaussian, trust: bool) -> str:
+def _nothing_else(model: nn.Module, blocks: dict[str, Block], prior: Gaussian, vouched: str | None) -> str:
     known = {full for block in blocks.values() for full in block.parameters.values()}
-    shared = {id(p) for name, p in model.named_parameters() if name in known}
+    shared = {id(p) for name, p in model.named_parameters(remove_duplicate=False) if name in known}
     free = [n for n, p in model.named_parameters() if p.requires_grad and n not in known and id(p) not in shared]
     if free:
         raise Unfrozen(
@@ -55,25 +95,52 @@ def _nothing_else(model: nn.Module, blocks: dict[str, Block], prior: Gaussian, t
         )
     now = frozen_fingerprint(model, blocks)
     if now != prior.card.frozen:
-        if not trust:
+        if vouched is None:
             raise Unfrozen(
-                "what the network computes with beside its blocks (norm statistics, frozen weights) is not what it was when "
-                "the prior was made: put norm layers into evaluation mode and freeze them before training, restore their "
-                "values from before the data was seen, or vouch for them with trust_prior=True."
+                "what the network computes with beside its blocks (norm statistics, frozen weights, other tensors) is not what "
+                "it was when the prior was made: put norm layers into evaluation mode and freeze them before training, restore "
+                'their values from before the data was seen, or vouch for them with vouched="…".'
             )
-        return "frozen parts: vouched for by the user"
+        return f"frozen parts, vouched for: {vouched}"
     return (
         "all else in the network is as it was when the prior was made" if now else "nothing but blocks in the network"
     )
 
 
-def _choices(prior: Gaussian, hashes: Hashes, grid: int) -> str:
-    if prior.card.chosen and grid == 1:
-        same = "the same" if prior.card.chosen == data_fingerprint(hashes) else "other or overlapping"
-        raise UndeclaredChoice(
-            f"the prior's strength was chosen with data ({same} as these examples): declare how many priors there were "
-            "to choose from, before the data was seen, with grid=K."
+@torch.no_grad()
+def _each_on_its_own(model: nn.Module, blocks: dict[str, Block], posterior: Gaussian, batch: Batch) -> None:
+    """Whether the network says the same of an example, whatever others come with it. Looked at for one draw of the weights."""
+    like = next(model.parameters())
+    some = batch.rows(torch.arange(min(batch.count, LOOKED_AT))).to(like.device)
+    if some.count < 2:
+        return
+    drawn = posterior.sample(1, generator=torch.Generator().manual_seed(0))
+    weights = write_blocks(blocks, {name: x[0].to(like) for name, x in drawn.items()})
+    with evaluating(model):
+        together = some.outputs(model, weights)
+        try:
+            alone = torch.cat([some.rows(rows).outputs(model, weights) for rows in torch.arange(some.count).split(3)])
+        except (RuntimeError, ValueError):
+            alone = torch.full_like(together, torch.nan)
+    if not bool(torch.isfinite(together).all()):
+        return  # which is told where errors are counted
+    size = float(together.abs().max())
+    if together.shape != alone.shape or not float((together - alone).abs().max()) <= TOLERANCE * (1 + size):
+        raise MixedExamples(
+            "the network's output for an example depends on the others in its batch (norm layers without running statistics, "
+            "or chance): then no example has an error of its own. Give norm layers statistics, and switch chance off."
         )
-    return (
-        f"chosen among {grid} priors, which is paid for" if grid > 1 else "the prior was not chosen by these examples"
-    )
+
+
+def _choices(prior: Gaussian, examples: Examples, grid: int, spending: Spending) -> Spending:
+    """What the examples chose, or may have chosen, is paid for."""
+    for choice in prior.provenance.choices:
+        if not choice.concerns(examples.hashes):
+            continue
+        if choice.options is None and grid == 1:
+            raise UndeclaredChoice(
+                f"{choice.what} of the prior was chosen by data, perhaps by these examples, and nobody wrote down from how many: "
+                "declare how many priors there were to choose from, before the data was seen, with grid=K."
+            )
+        spending = spending.paying(choice.what, choice.options or 1)
+    return spending.paying("priors declared", grid)

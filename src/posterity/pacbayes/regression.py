@@ -13,18 +13,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, named
-from posterity.blocks.modes import evaluating
 from posterity.curvature import Data, GaussianNoise
-from posterity.curvature.hashes import data_fingerprint, example_hashes
-from posterity.errors import BadTargets
+from posterity.curvature.batches import Batch
+from posterity.errors import BadTargets, NotFinite
 from posterity.gaussian import Gaussian
-from posterity.gaussian.spread import Spread
 from posterity.pacbayes.bounds import klinv
-from posterity.pacbayes.certify import DRAWS_SHARE, divergence
-from posterity.pacbayes.draws import DrawnNetwork
-from posterity.pacbayes.gibbs import every_batch
+from posterity.pacbayes.certify import divergence, rebuilt
+from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.gibbs import drawn_outputs
 from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.spending import Spending
 
 
 def sub_gamma(risk: float, kl: float, n: int, delta: float, variance: float, scale: float, lam: float = 1.0) -> float:
@@ -121,7 +119,7 @@ def certify_clipped(
     *,
     passes: int = 10,
     grid: int = 1,
-    trust_prior: bool = False,
+    vouched: str | None = None,
     generator: torch.Generator | None = None,
 ) -> ClippedCertificate:
     """Certify the squared error, clipped at `clip` (fixed before the data was seen): klinv of the loss divided by it.
@@ -131,32 +129,50 @@ def certify_clipped(
     """
     if not (clip > 0 and math.isfinite(clip)):
         raise ValueError(f"the loss is clipped at a positive number, not {clip}")
-    hashes = example_hashes(data)
-    blocks, checks = checked(model, posterior, prior, hashes, grid, trust_prior)
-    like = next(model.parameters())
-    kl, n = sum(divergence(posterior, prior).values()), len(hashes)
-    drawn = DrawnNetwork(
-        model,
-        find_blocks(model, named(posterior.mean)),
-        {name: Spread.of(posterior.mean[name], posterior.precision[name], like) for name in blocks},
-    )
-    total, likelihood = 0.0, GaussianNoise(1.0)
-    held = [batch.to(like.device) for batch in every_batch(data, 64, n)]
-    with evaluating(model):
-        per_example = drawn.look(held[0])
-        for batch in held if per_example else held * passes:
-            repeats = passes if per_example else 1
-            outputs = (drawn.outputs if per_example else drawn.whole)(batch, generator, repeats)
-            outputs, targets = likelihood.check(outputs, batch.targets.repeat_interleave(repeats, 0))
-            if not targets.is_floating_point():
-                raise BadTargets("a squared error needs targets in floating point: for classes there is `certify`.")
-            loss = (outputs - targets).double().reshape(len(targets), -1).square().sum(1)
-            total += float((loss.clamp_max(clip) / clip).sum())
-    mean = total / (passes * n)
-    replicates = passes * n if per_example else passes * n // max(batch.count for batch in held)
-    delta_draws = DRAWS_SHARE * (1 - confidence)
-    upper = klinv(min(1.0, mean), math.log(1 / delta_draws) / replicates)
-    cost = (kl + math.log(2 * grid * math.sqrt(n) / (1 - confidence - delta_draws))) / n
+    examples = Examples.of(data, 64)
+    found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched)
+    posterior, prior = rebuilt(posterior), rebuilt(prior)
+    kl, spending = sum(divergence(posterior, prior).values()), found.spending
+    readings = [_clipped(model, posterior, held, clip, passes, generator) for held in examples.readings()]
+    bounds = []
+    for mean, replicates in readings:
+        upper = klinv(min(1.0, mean), math.log(1 / spending.draws) / replicates)
+        bounds.append(klinv(upper, (kl + math.log(2 * math.sqrt(examples.n) / spending.bound)) / examples.n))
+    worst = max(range(len(bounds)), key=lambda i: bounds[i])
+    mean, replicates = readings[worst]
     return ClippedCertificate(
-        clip * klinv(upper, cost), clip, confidence, n, replicates, kl, clip * mean, data_fingerprint(hashes), checks
+        clip * bounds[worst],
+        clip,
+        confidence,
+        examples.n,
+        replicates,
+        kl,
+        clip * mean,
+        examples.fingerprint,
+        (*found.told, f"δ: {spending}"),
     )
+
+
+def _clipped(
+    model: nn.Module,
+    posterior: Gaussian,
+    held: list[Batch],
+    clip: float,
+    passes: int,
+    generator: torch.Generator | None,
+) -> tuple[float, int]:
+    """The mean clipped loss of single draws as a share of the clip, and how many replicates it is of."""
+    total, likelihood, per_example = 0.0, GaussianNoise(1.0), True
+    for portion in drawn_outputs(
+        model, posterior, held, passes=passes, batch_size=64, generator=generator, progress=False
+    ):
+        per_example = portion.per_example
+        if not portion.targets.is_floating_point():
+            raise BadTargets("a squared error needs targets in floating point: for classes there is `certify`.")
+        outputs, targets = likelihood.check(portion.outputs, portion.targets)
+        loss = (outputs - targets).double().reshape(len(targets), -1).square().sum(1)
+        if not bool(torch.isfinite(outputs).all()):
+            raise NotFinite("the network's outputs are NaN or infinite for some examples: they have no error.")
+        total += float((loss.clamp_max(clip) / clip).sum())
+    count = passes * sum(batch.count for batch in held)
+    return total / count, count if per_example else count // max(batch.count for batch in held)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from posterity.curvature import Curvature
+from posterity.curvature.provenance import Provenance
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, relative_spectrum
-from posterity.laplace.update import block_means
+from posterity.laplace.update import block_means, depends_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,7 @@ class Landscape:
     quadratics: Mapping[str, float]
     nll: float
     count: int
+    provenance: Provenance = field(default_factory=lambda: Provenance.unknown("a landscape made by hand"), repr=False)
 
     @classmethod
     def of(cls, prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature) -> Landscape:
@@ -37,7 +39,7 @@ class Landscape:
             spectra[name] = relative_spectrum(prior.precision[name], curvature[name]).flatten()
             shift = mean[name].double() - prior.mean[name].double()
             quadratics[name] = float(prior.precision[name].quadratic(shift))
-        return cls(spectra, quadratics, curvature.nll, curvature.count)
+        return cls(spectra, quadratics, curvature.nll, curvature.count, depends_on(prior, model, curvature))
 
     def aer(self, scales: Scales) -> float:
         """(NLL + ½ Σ τ tr F(βF + αP)⁻¹) / (N ln 2)."""

@@ -104,7 +104,8 @@ def one_number(landscape: Landscape, bound: BoundName = "catoni", delta: float =
     log_beta = minimise(lambda t: value(*risk_and_kl(math.exp(t)), landscape.count, delta), -40.0, 20.0, tol=1e-7)
     beta = math.exp(log_beta)
     aer, kl = risk_and_kl(beta)
-    return Tuned(Scales(beta=beta), value(aer, kl, landscape.count, delta), aer, kl)
+    scales = Scales(beta=beta, provenance=landscape.provenance)
+    return Tuned(scales, value(aer, kl, landscape.count, delta), aer, kl)
 
 
 def per_layer(
@@ -130,7 +131,7 @@ def per_layer(
         optimiser.step()
         decay.step()
     alpha, beta, tau = (dict(zip(names, best[:, i].exp().tolist(), strict=True)) for i in range(3))
-    scales = Scales(alpha, beta, tau)
+    scales = Scales(alpha, beta, tau, landscape.provenance)
     found_aer, found_kl = landscape.aer(scales), landscape.kl(scales)
     return Tuned(scales, _bound(bound)(found_aer, found_kl, landscape.count, delta), found_aer, found_kl)
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named, run_with, write_blocks
 from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
-from posterity.curvature.hashes import data_fingerprint, example_hashes
+from posterity.curvature.past import past_of, sign
+from posterity.curvature.provenance import Provenance, together
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, Scales, tune_strength, update
@@ -28,7 +29,7 @@ from posterity.progressive.learner import ColumnLearner, seed_of
 from posterity.progressive.memory import POOL
 from posterity.progressive.metrics import gathered, judged
 from posterity.progressive.network import Network, _Past
-from posterity.progressive.prior import column_prior, joined, start_at
+from posterity.progressive.prior import column_prior, joined, own_block, start_at
 from posterity.progressive.steps import prior_adam
 from posterity.progressive.task import Task
 from posterity.progressive.training import MEMORY_LIMIT, train_column
@@ -141,6 +142,10 @@ class BPNN(ColumnLearner[Learned]):
         trials = [self._trained(task, candidate, seed, progress) for candidate in priors]
         best = min(trials, key=lambda trial: _held_out(trial, task)) if len(trials) > 1 else trials[0]
         own, network = best.prior, best.network
+        if len(priors) > 1:
+            assert task.validation is not None
+            chosen = own.provenance.chose("the prior", options=len(priors), by=Provenance.of(task.validation))
+            own = own.with_provenance(chosen)
         curvature = estimate(
             network,
             task.train,
@@ -155,8 +160,7 @@ class BPNN(ColumnLearner[Learned]):
         posterior = posterior.tempered(self._best_temperature(posterior, best.column, task, seed))
         traces = [posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
         trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
-        signed = _signed(posterior, task)
-        return Learned(task.name, task.likelihood, task.classes, best.column, own, signed, trace, best.history)
+        return Learned(task.name, task.likelihood, task.classes, best.column, own, posterior, trace, best.history)
 
     def _trained(self, task: Task, prior: Gaussian, seed: int, progress: bool) -> _Trial:
         """A new column at the mode of its posterior."""
@@ -168,8 +172,21 @@ class BPNN(ColumnLearner[Learned]):
         start_at(network, own)
         options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
         options.setdefault("optimiser", prior_adam(network, own, options.get("lr", 5e-4)))
+        past = self._past(column, own)
         history = train_column(network, task, own, self.memory_limit, seed, options)
+        # Training may have been given numbers for examples: what the weights have seen is told here.
+        given = [task.train, task.validation, options["validation"]]
+        sign(
+            network, past.joined(*(Provenance.of(x) for x in given if x is not None and not isinstance(x, float | int)))
+        )
         return _Trial(column, own, network.eval(), history)
+
+    def _past(self, column: Column, own: Gaussian) -> Provenance:
+        """What a column has seen before it learns: its prior, earlier columns, and whatever the model brought along."""
+        t = len(self.learned)
+        means = {n: own.mean[own_block(t, n)] for n in find_blocks(column.module)}
+        shared = [] if self.backbone is None else [past_of(self.backbone)]
+        return together([own.provenance, past_of(column.module, means, own.provenance), *shared])
 
     def _in_training(self, column: Column, seed: int) -> Network:
         """The network that learns: earlier columns run without gradients, at weights drawn for each batch."""
@@ -240,15 +257,11 @@ class BPNN(ColumnLearner[Learned]):
         """
         number = self._number(task)
         earlier, this = self.learned[:number], self.learned[number]
-        seen = [entry.posterior.card.hashes for entry in earlier] + [this.prior.card.hashes]
-        known = [hashes for hashes in seen if hashes is not None]
-        hashes = torch.cat(known).unique() if known else None
         prior = joined([*(entry.posterior for entry in earlier), this.prior])
         network = self.network(task)
         # Norm statistics and shared modules are fixed while a column learns: what is there now was there before the data.
         frozen = frozen_fingerprint(network, find_blocks(network, named(prior.mean)))
-        source = "" if hashes is None else data_fingerprint(hashes)
-        return replace(prior, card=replace(this.prior.card, hashes=hashes, source=source, frozen=frozen))
+        return replace(prior, card=replace(prior.card, frozen=frozen))
 
     def predict(
         self,
@@ -306,6 +319,8 @@ class BPNN(ColumnLearner[Learned]):
         self._number(name)
         if data is None:
             raise NoData(f'a certificate for "{name}" needs data: give the task itself, or data=...')
+        likelihood = self.learned[self._number(name)].likelihood
+        options = {"likelihood": likelihood} | options
         return certify(self.network(name), self.posterior(name), self.prior_of(name), data, confidence, **options)
 
     # --- files -------------------------------------------------------------------------------------
@@ -347,9 +362,3 @@ class _Trial:
 def _held_out(trial: _Trial, task: Task) -> float:
     assert task.validation is not None
     return evaluate(trial.network, batches(task.validation, 1024), task.likelihood)[0]
-
-
-def _signed(posterior: Gaussian, task: Task) -> Gaussian:
-    """With the hashes of the task's own data: what later priors have seen."""
-    hashes = example_hashes(task.train)
-    return replace(posterior, card=replace(posterior.card, hashes=hashes, source=data_fingerprint(hashes)))

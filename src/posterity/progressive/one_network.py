@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from posterity.algebra import DiagonalMatrix, Matrix
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import KFAC, Diagonal, Estimator, Likelihood, estimate
-from posterity.gaussian import Gaussian
+from posterity.gaussian import Card, Gaussian
 from posterity.laplace import Scales, isotropic, train, update
 from posterity.predictive import Prediction
 from posterity.progressive.learner import HeadLearner, plain_prediction, seed_of
@@ -96,9 +96,8 @@ class OneNetwork(HeadLearner):
         flat = isotropic(network, self.precision)
         if belief is None:
             return flat
-        return replace(
-            flat, mean={**flat.mean, **belief.mean}, precision={**flat.precision, **belief.precision}, card=flat.card
-        )
+        mixed = replace(flat, mean={**flat.mean, **belief.mean}, precision={**flat.precision, **belief.precision})
+        return mixed.with_provenance(flat.provenance.joined(belief.provenance))
 
     @abstractmethod
     def _remember(self, network: nn.Module, task: Task, prior: Gaussian, dice: torch.Generator) -> Gaussian | None:
@@ -149,7 +148,7 @@ class EWC(OneNetwork):
             total = before + new
             mean[name] = ((before * prior.mean[name].double() + new * here.double()) / total).to(here)
             precision[name] = DiagonalMatrix(total)
-        return Gaussian(mean, precision)
+        return Gaussian(mean, precision, Card(provenance=prior.provenance.joined(fisher.provenance)))
 
 
 class OnlineLaplace(OneNetwork):

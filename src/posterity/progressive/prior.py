@@ -10,6 +10,7 @@ from torch import nn
 
 from posterity.algebra import Matrix, scaled_identity
 from posterity.blocks import find_blocks, named
+from posterity.curvature.provenance import together
 from posterity.errors import BlockMismatch
 from posterity.gaussian import Card, Gaussian
 from posterity.laplace.isotropic import mismatch
@@ -58,7 +59,8 @@ def column_prior(
         for k, source in enumerate(sources):
             mean[lateral_block(t, i, k)] = handed_down.mean[source]
             precision[lateral_block(t, i, k)] = handed_down.precision[source]
-    return Gaussian(mean, precision, replace(learned.card, scales={}, compression={}))
+    seen = together([learned.provenance, *(posterior.provenance for posterior in posteriors)])
+    return Gaussian(mean, precision, replace(learned.card, scales={}, compression={}, provenance=seen))
 
 
 def own_block(t: int, name: str) -> str:
@@ -72,10 +74,11 @@ def lateral_block(t: int, i: int, k: int) -> str:
 
 
 def joined(parts: Sequence[Gaussian], card: Card | None = None) -> Gaussian:
-    """Independent Gaussians over different blocks as one. The matrices are the parts' own, not copies."""
+    """Independent Gaussians over different blocks as one, which has seen what any has. The matrices are the parts' own."""
     mean = {name: value for part in parts for name, value in part.mean.items()}
     precision = {name: value for part in parts for name, value in part.precision.items()}
-    return Gaussian(mean, precision, card or parts[-1].card)
+    seen = together(part.provenance for part in parts)
+    return Gaussian(mean, precision, replace(card or parts[-1].card, provenance=seen))
 
 
 @torch.no_grad()

@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named
 from posterity.curvature import KFOC, Categorical, Curvature, Data, Estimator, Likelihood, estimate
-from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.curvature.workers import Workers
-from posterity.gaussian import Card, Gaussian
+from posterity.gaussian import Gaussian
 from posterity.laplace import History, Scales, fitted, isotropic, train, tune_strength, update
 from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.source import split
-from posterity.pacbayes import Certificate, certify
+from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
 
 
@@ -39,8 +38,11 @@ class Fit:
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.
 
-        The data may be what was learned from here, if the prior has not seen it.
+        The data may be what was learned from here, if the prior has not seen it. Of four ways (networks drawn from the posterior,
+        by two rules, or from the prior, or at the prior's mean) the tightest is taken and paid for; the certificate says of which
+        predictor it speaks. With `ways=` another family is declared.
         """
+        options = {"ways": FAMILY} | options
         return certify(self.model, self.posterior, self.prior, data, confidence, self.curvature.likelihood, **options)
 
 
@@ -72,7 +74,7 @@ def learn(
     )
     history = train(model, data, prior, likelihood, generator=generator, **options)
     # The split that was trained with: what was held out stays unseen.
-    part, held = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
+    part, _ = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
     curvature = estimate(
         model,
         part,
@@ -86,17 +88,11 @@ def learn(
     prior = prior if prior.is_compressed else prior.compress()
     scales = scales or tune_strength(prior, model, curvature)
     posterior = update(prior, model, curvature, scales)
-    # What was held out decided when to stop: it has been seen too.
-    signed = _signed(posterior.card, [part, *([] if held is None else [held])], history)
     frozen = frozen_fingerprint(model, find_blocks(model, named(prior.mean)))
-    return Fit(model, prior, replace(posterior, card=replace(signed, frozen=frozen)), curvature, scales, history)
-
-
-def _signed(card: Card, seen: list[Data], history: History) -> Card:
-    """The card with the data it now has seen, so that a certificate can refuse to use it again."""
-    before = [] if card.hashes is None else [card.hashes]
-    hashes = torch.cat([*before, *map(example_hashes, seen)]).sort().values
-    return replace(card, hashes=hashes, source=data_fingerprint(hashes), seed=history.seed)
+    # What was held out decided when to stop: it has been seen too, and training tells so.
+    seen = posterior.provenance.joined(history.provenance)
+    card = replace(posterior.card, frozen=frozen, seed=history.seed, provenance=seen)
+    return Fit(model, prior, replace(posterior, card=card), curvature, scales, history)
 
 
 def _shared(generator: torch.Generator | None) -> torch.Generator:

@@ -1,0 +1,93 @@
+"""Hashes as files of formats 1 and 2 have them, one for each example: the shape counts, and every bit of a float32."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from posterity.curvature.batches import Batch, Data, batches, check_data
+from posterity.curvature.workers import Workers
+from posterity.errors import BadData
+
+OlderHashes = Int[Tensor, " _"]
+
+
+def older_hashes(data: Data, batch_size: int = 1024) -> OlderHashes:
+    """One 64-bit hash for each example's *input*, sorted, to compare with those in an older file."""
+    check_data(data)
+    workers = Workers.here()
+    parts = [older_batch_hashes(batch) for batch in batches(data, batch_size, workers)]
+    own = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+    return _together(own, workers).sort().values
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """One input of a batch, a row for each example: rounded to float32, and what whole numbers lose by that."""
+
+    shape: tuple[int, ...]
+    values: npt.NDArray[np.generic]
+    rest: npt.NDArray[np.generic] | None = None
+
+
+def older_batch_hashes(batch: Batch) -> Int[Tensor, " n"]:
+    inputs = [*_rows(batch.positional, batch), *_rows(batch.named, batch)]
+    if not inputs:
+        raise BadData(
+            f"batch {batch.index} has no tensor among its inputs: there is nothing to tell examples apart by."
+        )
+    shapes = ";".join(",".join(map(str, x.shape)) for x in inputs)
+    start = hashlib.blake2b(shapes.encode(), digest_size=8, person=b"posterity data 1")
+    digests = []
+    for i in range(batch.count):
+        digest = start.copy()
+        for x in inputs:
+            digest.update(x.values[i])
+            if x.rest is not None and x.rest[i].any():
+                digest.update(x.rest[i])
+        digests.append(digest.digest())
+    return torch.from_numpy(np.frombuffer(b"".join(digests), "<i8").astype(np.int64))
+
+
+def _rows(inputs: Any, batch: Batch) -> Iterator[_Rows]:
+    """Every tensor among the inputs in a canonical form and order; what is no tensor holds for the whole batch."""
+    if isinstance(inputs, Mapping):
+        for key in sorted(inputs, key=str):
+            yield from _rows(inputs[key], batch)
+    elif isinstance(inputs, (tuple, list)):
+        for x in inputs:
+            yield from _rows(x, batch)
+    elif isinstance(inputs, (Tensor, np.ndarray)):
+        x = torch.as_tensor(inputs).detach().cpu()
+        if x.ndim == 0 or len(x) != batch.count:
+            raise BadData(
+                f"batch {batch.index} has {batch.count} targets and an input of shape {tuple(x.shape)}: inputs need one row "
+                "for each example."
+            )
+        if x.is_complex():
+            x = torch.view_as_real(x.resolve_conj())
+        flat = x.reshape(batch.count, -1)
+        values = flat.float()
+        rest = None if x.is_floating_point() else _little_endian(flat.double() - values.double())
+        yield _Rows(tuple(x.shape[1:]), _little_endian(values), rest)
+
+
+def _little_endian(x: Tensor) -> npt.NDArray[np.generic]:
+    array = x.contiguous().numpy() + 0.0  # which makes one number of 0 and −0
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def _together(own: Int[Tensor, " n"], workers: Workers) -> Int[Tensor, " m"]:
+    """All workers' hashes, of which each may have another number."""
+    counts = [int(n) for n in workers.gather(torch.tensor([len(own)]))]
+    padded = torch.zeros(max(counts), dtype=torch.int64)
+    padded[: len(own)] = own
+    return torch.cat([part[:n] for part, n in zip(workers.gather(padded), counts, strict=True)])

@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands, on small data made here."""
+"""The Python of the README and of the pages in docs/ runs as it stands, on small data made here."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ import posterity as pt
 from posterity.lenet import lenet5
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(
-    r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-)
+PAGES = sorted(["README.md", *(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))])
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+WITH_PYTHON = [page for page in PAGES if blocks(page)]
 
 
 def images(count: int, seed: int, classes: int = 10) -> tuple[Tensor, Tensor]:
@@ -32,17 +37,18 @@ def task(name: str, seed: int) -> pt.Task:
     return pt.Task(name, images(40, seed, 4), images(20, seed + 1, 4), images(20, seed + 2, 4), classes=4)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def names() -> dict[str, Any]:
-    """What the README takes for granted: one namespace for all its blocks, as a reader would have it."""
+    """What a page takes for granted: one namespace for all its blocks, as a reader would have it."""
     torch.manual_seed(0)
-    model = lenet5()
+    few = images(40, 2)
     return {
         "pt": pt,
         "torch": torch,
-        "model": model,
+        "model": lenet5(),
         "old_data": images(80, 1),
-        "few_images": images(40, 2),
+        "few_images": few,
+        "images": few,
         "x": images(10, 3)[0],
         "tasks": [images(40, 4), images(40, 5)],
         "learned": pt.isotropic(lenet5(), 10.0, "model"),
@@ -51,10 +57,11 @@ def names() -> dict[str, Any]:
 
 
 def test_there_is_python_in_the_readme():
-    assert BLOCKS
+    assert "README.md" in WITH_PYTHON
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_a_block_of_the_readme_runs(names, number, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_the_python_of_a_page_runs(page, names, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(BLOCKS[number], f"README.md, block {number + 1}", "exec"), names)
+    for number, block in enumerate(blocks(page), 1):
+        exec(compile(block, f"{page}, block {number}", "exec"), names)

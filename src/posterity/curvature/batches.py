@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
@@ -96,6 +97,34 @@ class Batch:
             self.targets.to(device),
             self.index,
         )
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor among the inputs in one order, real, on the CPU, a row for each example.
+
+        What is no tensor holds for the whole batch and is left out.
+        """
+        found = [*self._rows(self.positional), *self._rows(self.named)]
+        if not found:
+            raise BadData(
+                f"batch {self.index} has no tensor among its inputs: there is nothing to tell examples apart by."
+            )
+        return found
+
+    def _rows(self, inputs: Any) -> Iterator[Tensor]:
+        if isinstance(inputs, Mapping):
+            for key in sorted(inputs, key=str):
+                yield from self._rows(inputs[key])
+        elif isinstance(inputs, (tuple, list)):
+            for x in inputs:
+                yield from self._rows(x)
+        elif isinstance(inputs, (Tensor, np.ndarray)):
+            x = torch.as_tensor(inputs).detach().cpu()
+            if x.ndim == 0 or len(x) != self.count:
+                raise BadData(
+                    f"batch {self.index} has {self.count} targets and an input of shape {tuple(x.shape)}: inputs need one row "
+                    "for each example."
+                )
+            yield torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
     def outputs(self, model: nn.Module, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
         """The network's outputs, with other parameters if given; the logits, where it returns a record of several things."""

@@ -13,9 +13,7 @@ the border of a cell now and then, and seldom in all columns at once: one match 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +23,6 @@ from torch import Tensor
 
 from posterity.curvature.batches import Batch, Data, batches, check_data
 from posterity.curvature.workers import Workers
-from posterity.errors import BadData
 
 Hashes = Int[Tensor, "_ columns"]
 """One row of 64-bit numbers for each example."""
@@ -61,7 +58,7 @@ def gathered(parts: list[Hashes], workers: Workers) -> Hashes:
 
 def batch_hashes(batch: Batch) -> Hashes:
     """The hashes of a batch, in its order."""
-    inputs = list(_inputs(batch))
+    inputs = _inputs(batch)
     n = batch.count
     length = np.zeros(n)
     projected = np.zeros((n, len(_offsets())))
@@ -128,32 +125,9 @@ def _taken_apart(column: Int[Tensor, " n"]) -> tuple[Int[Tensor, " n"], Bool[Ten
 
 
 def _inputs(batch: Batch) -> list[Float64[Tensor, "n _"]]:
-    found = [*_rows(batch.positional, batch), *_rows(batch.named, batch)]
-    if not found:
-        raise BadData(
-            f"batch {batch.index} has no tensor among its inputs: there is nothing to tell examples apart by."
-        )
-    return found
-
-
-def _rows(inputs: Any, batch: Batch) -> Iterator[Float64[Tensor, "n size"]]:
-    """Every tensor among the inputs in one order, a row for each example; what is no tensor holds for the whole batch."""
-    if isinstance(inputs, Mapping):
-        for key in sorted(inputs, key=str):
-            yield from _rows(inputs[key], batch)
-    elif isinstance(inputs, (tuple, list)):
-        for x in inputs:
-            yield from _rows(x, batch)
-    elif isinstance(inputs, (Tensor, np.ndarray)):
-        x = torch.as_tensor(inputs).detach().cpu()
-        if x.ndim == 0 or len(x) != batch.count:
-            raise BadData(
-                f"batch {batch.index} has {batch.count} targets and an input of shape {tuple(x.shape)}: inputs need one row "
-                "for each example."
-            )
-        if x.is_complex():
-            x = torch.view_as_real(x.resolve_conj())
-        yield x.reshape(batch.count, -1).double().nan_to_num(2.0**120, 2.0**121, -(2.0**121))
+    """One row for each example, finite."""
+    flat = (x.reshape(batch.count, -1).double() for x in batch.tensors())
+    return [x.nan_to_num(2.0**120, 2.0**121, -(2.0**121)) for x in flat]
 
 
 def _scaled(x: Float64[Tensor, "n size"]) -> Float64[Tensor, "n size"]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +13,6 @@ from torch import Tensor
 
 from posterity.curvature.batches import Batch, Data, batches, check_data
 from posterity.curvature.workers import Workers
-from posterity.errors import BadData
 
 OlderHashes = Int[Tensor, " _"]
 
@@ -39,11 +36,7 @@ class _Rows:
 
 
 def older_batch_hashes(batch: Batch) -> Int[Tensor, " n"]:
-    inputs = [*_rows(batch.positional, batch), *_rows(batch.named, batch)]
-    if not inputs:
-        raise BadData(
-            f"batch {batch.index} has no tensor among its inputs: there is nothing to tell examples apart by."
-        )
+    inputs = [_row(x, batch.count) for x in batch.tensors()]
     shapes = ";".join(",".join(map(str, x.shape)) for x in inputs)
     start = hashlib.blake2b(shapes.encode(), digest_size=8, person=b"posterity data 1")
     digests = []
@@ -57,27 +50,11 @@ def older_batch_hashes(batch: Batch) -> Int[Tensor, " n"]:
     return torch.from_numpy(np.frombuffer(b"".join(digests), "<i8").astype(np.int64))
 
 
-def _rows(inputs: Any, batch: Batch) -> Iterator[_Rows]:
-    """Every tensor among the inputs in a canonical form and order; what is no tensor holds for the whole batch."""
-    if isinstance(inputs, Mapping):
-        for key in sorted(inputs, key=str):
-            yield from _rows(inputs[key], batch)
-    elif isinstance(inputs, (tuple, list)):
-        for x in inputs:
-            yield from _rows(x, batch)
-    elif isinstance(inputs, (Tensor, np.ndarray)):
-        x = torch.as_tensor(inputs).detach().cpu()
-        if x.ndim == 0 or len(x) != batch.count:
-            raise BadData(
-                f"batch {batch.index} has {batch.count} targets and an input of shape {tuple(x.shape)}: inputs need one row "
-                "for each example."
-            )
-        if x.is_complex():
-            x = torch.view_as_real(x.resolve_conj())
-        flat = x.reshape(batch.count, -1)
-        values = flat.float()
-        rest = None if x.is_floating_point() else _little_endian(flat.double() - values.double())
-        yield _Rows(tuple(x.shape[1:]), _little_endian(values), rest)
+def _row(x: Tensor, count: int) -> _Rows:
+    flat = x.reshape(count, -1)
+    values = flat.float()
+    rest = None if x.is_floating_point() else _little_endian(flat.double() - values.double())
+    return _Rows(tuple(x.shape[1:]), _little_endian(values), rest)
 
 
 def _little_endian(x: Tensor) -> npt.NDArray[np.generic]:

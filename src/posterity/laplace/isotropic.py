@@ -31,12 +31,24 @@ def isotropic(
 ) -> Gaussian:
     """N(mean, I/precision) over a network's blocks.
 
-    `precision` multiplies ½‖θ − mean‖² next to the *summed* negative log-likelihood: a PyTorch weight decay λ on a mean
-    loss over N examples is precision = λ·N. `mean` is zero (and zero means zero), the model's present weights, or matrices.
+    Weights and matrices have an unknown past, unless `pt.train` left them: a certificate would refuse such a prior. The same
+    goes for frozen layers that were trained.
 
-    Weights and matrices have an unknown past, unless `pt.train` left them: a certificate would refuse such a prior. With
-    `vouched` you say where they come from ("initialised at random"), and the certificate says so too. The same goes for
-    frozen layers that were trained.
+    Args:
+        model: the network; it is only looked at.
+        precision: multiplies ½‖θ − mean‖² next to the *summed* negative log-likelihood. A PyTorch weight decay λ on a mean
+            loss over N examples is precision = λ·N.
+        mean: "zero" (and zero means zero), "model" for its present weights, or a matrix for each block.
+        blocks: which layers, by name, type or predicate; all of them by default.
+        vouched: where weights or matrices of unknown past come from ("initialised at random"); certificates repeat it.
+    Returns:
+        A `Gaussian` over the network's blocks.
+    Raises:
+        UnsupportedLayer: if a trainable layer has no matrix form and `blocks` does not leave it out.
+
+    Example:
+        >>> prior = pt.isotropic(model, precision=10.0)
+        >>> pt.train(model, data, prior)
     """
     if not precision > 0:
         raise ValueError(f"a prior precision is positive, not {precision}")

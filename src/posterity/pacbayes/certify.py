@@ -54,9 +54,30 @@ def certify(
         "prior"    a network drawn from the prior
         "mean"     the network at the prior's mean
 
-    The bound is on single draws; the average over draws is another predictor, whose error can be up to twice as large. The
-    model is the network's architecture; its own weights do not matter. `vouched` is a text by which you answer for a prior of
-    unknown past; the certificate prints it.
+    The bound is on single draws; the average over draws is another predictor, whose error can be up to twice as large.
+
+    Args:
+        model: the network's architecture; its own weights do not matter.
+        posterior: the Gaussian whose draws are certified.
+        prior: a Gaussian that has not seen the data.
+        data: the examples that certify.
+        confidence: with which the bound holds.
+        likelihood: of the outputs; `Categorical()` by default.
+        ways: see above.
+        passes: draws for every example.
+        grid: how many priors the choice was from, beyond what the library knows of.
+        vouched: a text by which you answer for a prior of unknown past; the certificate prints it.
+        batch_size: examples at a time.
+        generator: of the draws. They must not be those that chose or trained the posterior.
+        progress: whether to show a bar.
+    Returns:
+        A `Certificate`: the bound, all that it is made of, and what was checked.
+    Raises:
+        NoCertificate: under the fitting name, if the bound would not hold.
+
+    Example:
+        >>> certificate = pt.certify(model, fit.posterior, fit.prior, data)
+        >>> certificate.bound, certificate.holdout.bound
     """
     if passes is not None and passes < 1:
         raise ValueError(f"passes is at least 1, not {passes}")

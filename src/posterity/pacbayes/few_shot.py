@@ -47,6 +47,23 @@ def sample_then_evaluate(
     """The best of `draws` networks from the prior on the data, bounded by Clopper and Pearson at δ over the number of draws.
 
     One deterministic network, no KL and no Monte-Carlo correction: for few examples, where ln M is the cheaper price.
+
+    Args:
+        model: the network's architecture; its own weights do not matter.
+        prior: a Gaussian that has not seen the data.
+        data: the examples that choose, and certify.
+        confidence: with which the bound holds.
+        likelihood: of the outputs; `Categorical()` by default.
+        draws: networks to choose from.
+        grid: how many priors the choice was from, beyond what the library knows of.
+        vouched: a text by which you answer for a prior of unknown past.
+        batch_size: examples at a time.
+        generator: of the draws.
+    Returns:
+        A `Chosen`: the network's weights, and its certificate.
+
+    Example:
+        >>> pt.sample_then_evaluate(model, prior, few, draws=1000).certificate.bound
     """
     likelihood = likelihood or Categorical()
     examples = Examples.of(data, batch_size)

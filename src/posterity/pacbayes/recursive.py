@@ -101,8 +101,26 @@ def recursive_certificate(
 ) -> Recursive:
     """Learn from the data in chunks, each as large as all before it, and certify with all of them.
 
-    Every posterior is optimised on its chunk from the one before. The last chunk is half the data. `optimising` goes to
-    `optimise_posterior`.
+    Every posterior is optimised on its chunk from the one before. The last chunk is half the data.
+
+    Args:
+        model: the network's architecture, of linear layers and convolutions.
+        prior: a Gaussian that has not seen the data.
+        data: inputs and labels.
+        confidence: with which the bound holds.
+        chunks: how many.
+        epochs: over each chunk.
+        passes: draws for every example.
+        grid: how many priors the choice was from, beyond what the library knows of.
+        vouched: a text by which you answer for a prior of unknown past.
+        generator: of the order, the training and the draws.
+        progress: whether to show bars.
+        optimising: further options of `optimise_posterior`.
+    Returns:
+        A `Recursive`: the certificate, and the posterior that it holds for.
+
+    Example:
+        >>> pt.recursive_certificate(model, prior, (x, y), chunks=4).certificate.bound
     """
     if chunks < 1:
         raise ValueError(f"chunks is at least 1, not {chunks}")

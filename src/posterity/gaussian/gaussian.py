@@ -56,6 +56,7 @@ class Gaussian:
         return self.card.provenance
 
     def with_provenance(self, provenance: Provenance) -> Gaussian:
+        """The same with another record of what it has seen."""
         return replace(self, card=replace(self.card, provenance=provenance))
 
     @property

@@ -51,7 +51,7 @@ def names() -> dict[str, Any]:
         "images": few,
         "x": images(10, 3)[0],
         "tasks": [images(40, 4), images(40, 5)],
-        "learned": pt.isotropic(lenet5(), 10.0, "model"),
+        "learned": pt.learn(lenet5(), images(60, 6), training={"epochs": 5}, progress=False).posterior,
         "stream": pt.Stream("fruit", [task("apple", 10), task("pear", 20)]),
     }
 

@@ -20,6 +20,10 @@ from posterity.gaussian.spread import Spread
 from posterity.pacbayes.draws import DrawnNetwork
 
 
+MANY = 1024
+"""Rows that go through a network at once where every example is drawn many times."""
+
+
 @dataclass(frozen=True)
 class Replicates:
     """Independent replicates of an error in [0, 1]: their mean and number, and how they were drawn."""
@@ -164,7 +168,7 @@ def every_batch(data: Data, batch_size: int) -> list[Batch]:
 
 def _portions(held: list[Batch], passes: int, size: int) -> Iterator[tuple[Batch, int]]:
     """Few examples, each with all its repeats: what does not depend on the draw is computed once for them."""
-    step = max(1, size // passes)
+    step = max(1, size // passes, min(size, MANY // passes))
     for batch in held:
         pieces = -(-batch.count // step)
         for i in range(pieces):

@@ -26,7 +26,7 @@ FAMILY: tuple[Way, ...] = ("draws", "excess", "prior", "mean")
 
 OF_POSTERIOR, OF_PRIOR, AT_MEAN, KEPT = PREDICTORS
 FEW = 2_000
-"""Distinct examples up to which a hundred draws each are cheap, and whole networks drawn one by one."""
+"""Examples up to which a hundred draws each are cheap, and whole networks drawn one by one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ def _by_draws(case: Case, held: list[Batch]) -> Found:
         case.posterior,
         held,
         case.likelihood,
-        passes=_passes(case),
+        passes=_passes(case, held),
         batch_size=case.batch_size,
         generator=case.generator,
         progress=case.progress,
@@ -107,10 +107,10 @@ def _by_draws(case: Case, held: list[Batch]) -> Found:
     )
 
 
-def _passes(case: Case) -> int:
+def _passes(case: Case, held: list[Batch]) -> int:
     if case.passes is not None:
         return case.passes
-    return 100 if case.n <= FEW else 10
+    return 100 if sum(batch.count for batch in held) <= FEW else 10
 
 
 def _drawn_once(case: Case, held: list[Batch]) -> Found:
@@ -177,7 +177,7 @@ def _plain(bound: float, errors: int, n: int, predictor: str) -> Found:
 
 def _by_excess(case: Case, held: list[Batch]) -> Found:
     """The error of the network at the prior's mean, and how much more draws from the posterior err (split-kl)."""
-    passes = _passes(case)
+    passes = _passes(case, held)
     wrong = mean_errors(case, held)
     errors, _ = binomial(float(wrong.sum()), len(wrong), case.n, case.spending.each)
     no_less = more = total = drawn = 0.0

@@ -49,7 +49,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, straight):
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert process.returncode == -signal.SIGKILL, "it ended before it could be killed"
-    done = len(torch.load(path, weights_only=True)["epochs"])
+    done = len(module.read_state(path)["epochs"])
     assert 1 <= done < EPOCHS
     # Another seed in this process: what the run depends on is in the file.
     same(*interruptible(path, seed=99), straight)
@@ -86,7 +86,7 @@ def test_a_kill_while_saving_leaves_the_epoch_before(tmp_path, straight, monkeyp
     assert [p.name for p in tmp_path.iterdir()] == ["run.pt"]  # and nothing is left lying about
 
 
-@pytest.mark.parametrize("damage", ["empty", "truncated", "flipped", "other", "part missing"])
+@pytest.mark.parametrize("damage", ["empty", "truncated", "flipped", "other", "part missing", "wrong kinds"])
 def test_a_damaged_checkpoint_is_refused_and_the_model_left_alone(tmp_path, damage):
     path = tmp_path / "run.pt"
     interruptible(path, 2)
@@ -101,9 +101,11 @@ def test_a_damaged_checkpoint_is_refused_and_the_model_left_alone(tmp_path, dama
         case "other":
             torch.save({"model": network().state_dict()}, path)
         case "part missing":
-            state = torch.load(path, weights_only=True)
+            state = module.read_state(path)
             del state["optimiser"]["param_groups"]
-            torch.save(state, path)
+            module.write_state(path, state)
+        case "wrong kinds":
+            module.write_state(path, module.read_state(path) | {"seed": "seven", "settings": [], "best": 9})
     model = network(norm=True, dropout=True)
     before = {k: v.clone() for k, v in model.state_dict().items()}
     options = {"epochs": 3, "batch_size": 8, "lr": 1e-2, "halve_after": 2, "stop_after": EPOCHS, "progress": False}
@@ -161,3 +163,18 @@ def test_a_loader_with_a_generator_of_its_own_goes_on_in_its_order(tmp_path):
     again, resumed = run(tmp_path / "two.pt", 5, 1)
     assert history.epochs == resumed.epochs
     assert torch.equal(model[0].weight, again[0].weight)
+
+
+def test_a_checkpoint_of_other_data_of_equal_size_is_refused(tmp_path):
+    path = tmp_path / "run.pt"
+    pt.train(network(), task(), epochs=1, checkpoint=path, progress=False)
+    x, y = task()
+    with pytest.raises(BadCheckpoint, match=r"the data was .* and is "):
+        pt.train(network(), (x + 0.1, y), epochs=2, checkpoint=path, progress=False)
+
+
+def test_a_checkpoint_goes_on_whatever_it_is_called(tmp_path):
+    path = tmp_path / "run.safetensors"
+    first, second = (pt.train(network(), task(), epochs=n, checkpoint=path, progress=False) for n in (1, 3))
+    assert second.epochs[:1] == first.epochs
+    assert len(second.epochs) == 3

@@ -355,7 +355,7 @@ def test_what_a_file_cannot_hold_has_to_be_given_again(tmp_path: Path) -> None:
         BPNN.load(tmp_path, model, estimator=Diagonal())
     again = BPNN.load(tmp_path, model, estimator=Diagonal(), training=options)
     assert again.training["epochs"] == QUICK["epochs"]
-    assert json.loads((tmp_path / "learner.json").read_text())["format"] == 2
+    assert json.loads((tmp_path / "learner.json").read_text())["format"] == 3
 
 
 # --- certificates ----------------------------------------------------------------------------------

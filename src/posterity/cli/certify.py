@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import torch
 import typer
 from rich import box
@@ -15,6 +16,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from posterity import pacbayes
+from posterity.arrays import read_pairs
 from posterity.errors import BadAudit, NoDataSet, UnknownNetwork
 from posterity.gaussian import load
 from posterity.idx import IDX, images
@@ -26,7 +28,9 @@ NETWORKS = {"lenet5": lenet5}
 
 
 def certify(
-    network: Annotated[str, typer.Argument(help='"lenet5", or module:function that builds the network.')],
+    network: Annotated[
+        str, typer.Argument(help='"lenet5", or module:function that builds the network: its code is run.')
+    ],
     prior: Annotated[Path, typer.Argument(help="The prior's file, as .save(path) wrote it.")],
     data: Annotated[str, typer.Argument(help=f"{', '.join(IDX)}, or an .npz file with arrays x and y.")],
     posterior: Annotated[Path | None, typer.Option(help="The posterior's file; without it, the prior itself.")] = None,
@@ -83,6 +87,14 @@ def _show(certificate: Certificate) -> None:
 
 def _network(name: str) -> nn.Module:
     module, _, function = name.partition(":")
+    if function:
+        Console(stderr=True).print(
+            f"Running {function}() of the module {module}: code of yours, with all that you may do.",
+            highlight=False,
+            markup=False,
+        )
+        # As `python -m` does: modules of the folder one stands in are found.
+        sys.path.insert(0, os.getcwd())
     try:
         build = getattr(importlib.import_module(module), function) if function else NETWORKS[name]
         model = build()
@@ -101,9 +113,4 @@ def _data(name: str, part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
             raise NoDataSet(f"{name!r} is none of {', '.join(IDX)} and no .npz file.")
         found = images(name)
         return found.train if part == "train" else found.test
-    try:
-        with np.load(name, allow_pickle=False) as arrays:
-            x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"])
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        raise NoDataSet(f"{name} is no .npz file with arrays x and y: {error}.") from None
-    return x.float(), y.long()
+    return read_pairs(name)

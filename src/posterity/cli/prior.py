@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich import box
 from rich.console import Console
@@ -124,7 +125,7 @@ def _measures(matrix: Matrix, name: str, notes: dict[str, None]) -> tuple[str, l
     none = [*["–"] * 4, ""]
     try:
         logdet, found = f"{float(matrix.logdet()):.5g}", spectrum(matrix)
-    except PosterityError as error:
+    except (PosterityError, torch._C._LinAlgError) as error:
         notes[f"{_plain(name)}: {error}"] = None
         return "–", none
     if found is None:

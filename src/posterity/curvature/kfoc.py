@@ -188,8 +188,9 @@ def _weighted(x: Float[Tensor, "n t d"], weights: Float[Tensor, "n t t"]) -> Flo
     """Rows y with Σ y yᵀ = Σ_n X_nᵀ W_n X_n: the (semidefinite) weights enter by their square roots."""
     if x.shape[1] == 1:
         return x.squeeze(1) * weights.squeeze(1).clamp_min(0).sqrt()
-    values, vectors = torch.linalg.eigh((weights + weights.mT) / 2)
-    return ((vectors * values.clamp_min(0).sqrt()[:, None, :]).mT @ x).flatten(0, 1)
+    # In float64: weights that span twenty orders of magnitude make the float32 algorithm fail to converge.
+    values, vectors = torch.linalg.eigh((weights + weights.mT).double() / 2)
+    return ((vectors * values.clamp_min(0).sqrt()[:, None, :]).mT.to(x.dtype) @ x).flatten(0, 1)
 
 
 def _over_gradients(

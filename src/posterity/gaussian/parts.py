@@ -21,6 +21,8 @@ from posterity.algebra import (
 )
 from posterity.errors import DamagedFile, NotStorable
 
+LOOSE = 0.01
+"""What a basis may be off from its inverse and its determinant, however ill-conditioned it is."""
 KINDS = ("dense", "diagonal", "identity", "joint eigen", "kronecker", "kronecker sum")
 
 
@@ -123,6 +125,11 @@ def _consistent(basis: Basis, side: str) -> None:
     """
     matrix, inverse = basis.matrix.double(), basis.inverse.double()
     n = matrix.shape[-1]
+    # Every direction at length one: a stretched column must not make the condition, and with it the tolerance, large.
+    length = matrix.norm(dim=0)
+    if not bool((length > 0).all()):
+        raise DamagedFile(f"the {side} basis has a column of zeros.")
+    matrix, inverse = matrix / length, inverse * length[:, None]
     # An inverse amplifies the rounding of its matrix by the condition number, of which this is an upper bound.
     condition = float(torch.linalg.matrix_norm(matrix) * torch.linalg.matrix_norm(inverse))
     rounding = 30 * max(_rounded_to(x) for x in (basis.matrix, basis.inverse, basis.logabsdet))
@@ -131,12 +138,12 @@ def _consistent(basis: Basis, side: str) -> None:
     entropy.seed()
     probes = torch.randn(n, 4, dtype=torch.float64, generator=entropy)
     off = float((matrix @ (inverse @ probes) - probes).abs().max())
-    if not off <= rounding * (math.sqrt(n) if basis.is_orthogonal else condition):
+    if not off <= (rounding * math.sqrt(n) if basis.is_orthogonal else min(rounding * condition, LOOSE)):
         raise DamagedFile(f"the {side} basis times its inverse misses the identity by {off:.1e}.")
     if basis.is_orthogonal:
         return
-    found, true = float(basis.logabsdet), float(torch.linalg.slogdet(matrix).logabsdet)
-    if not abs(found - true) <= rounding * (condition + abs(true)):
+    found, true = float(basis.logabsdet), float(torch.linalg.slogdet(matrix).logabsdet + length.log().sum())
+    if not abs(found - true) <= min(rounding * condition, LOOSE) + rounding * abs(true):
         raise DamagedFile(f"the {side} basis has log |det| {true:.6g}, and {found:.6g} is written for it.")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,12 +15,16 @@ from torch import Tensor, nn
 
 from posterity.curvature.workers import Workers
 from posterity.errors import BadCheckpoint
-from posterity.files import replacing
+from posterity.files import write_whole
 
 if TYPE_CHECKING:
     from posterity.laplace.train import Epoch
 
 KEYS = {"seed", "settings", "model", "optimiser", "generators", "torch", "cuda", "epochs", "best", "least", "stale"}
+
+
+SEAL = b"posterity checkpoint 1\n"
+"""What a file begins with, before the sha256 of the rest."""
 
 
 class Checkpoint:
@@ -101,19 +107,16 @@ class Checkpoint:
             "stale": self.stale,
             "best_weights": self.best_weights,
         }
-        with replacing(self.path) as draft, open(draft, "wb") as file:
-            torch.save(state, file)
+        write_state(self.path, state)
 
     def _read(self) -> dict[str, Any] | None:
+        """The state in the file, if there is one: sealed, so that damage does not become weights."""
         if self.path is None or not self.path.exists():
             return None
         try:
-            state = torch.load(self.path, map_location="cpu", weights_only=True)
-            if missing := KEYS - set(state):
-                raise KeyError(", ".join(sorted(missing)))
+            return _checked(read_state(self.path))
         except Exception as error:
             raise self._bad(error) from error
-        return dict(state)
 
     def _resume(self, state: dict[str, Any]) -> None:
         from posterity.laplace.train import Epoch
@@ -138,3 +141,47 @@ class Checkpoint:
         return BadCheckpoint(
             f"{self.path} is not a checkpoint of this training ({type(error).__name__}: {reason}): remove it to start anew."
         )
+
+
+def write_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Tensors and numbers in a file that is whole at every moment, sealed."""
+    file = io.BytesIO()
+    torch.save(dict(state), file)
+    content = file.getvalue()
+    write_whole(path, SEAL + hashlib.sha256(content).digest() + content)
+
+
+def read_state(path: Path) -> Any:
+    """What `write_state` wrote, to the last bit; nothing in it is run."""
+    whole = path.read_bytes()
+    seal, content = whole[: len(SEAL) + 32], whole[len(SEAL) + 32 :]
+    if not seal.startswith(SEAL) or hashlib.sha256(content).digest() != seal[len(SEAL) :]:
+        raise ValueError("its bytes are not those that were saved")
+    # By its bytes, not by its name: torch takes a name in .safetensors for another format.
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+def _checked(state: Any) -> dict[str, Any]:
+    """A state with everything in it, of the right kind."""
+    if not isinstance(state, dict) or KEYS - set(state):
+        raise KeyError(", ".join(sorted(KEYS - set(state))) if isinstance(state, dict) else "a state")
+    kinds = {
+        "seed": int,
+        "settings": dict,
+        "model": dict,
+        "optimiser": dict,
+        "generators": list,
+        "torch": Tensor,
+        "cuda": list,
+        "epochs": list,
+        "best": int,
+        "least": float,
+        "stale": int,
+        "best_weights": dict,
+    }
+    for name, kind in kinds.items():
+        if not isinstance(state.get(name), kind):
+            raise TypeError(f"{name} is a {type(state.get(name)).__name__}")
+    if not 0 <= state["best"] < max(1, len(state["epochs"])):
+        raise ValueError(f"epoch {state['best']} of {len(state['epochs'])} cannot be the best")
+    return dict(state)

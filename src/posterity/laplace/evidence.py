@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 
@@ -23,6 +24,11 @@ from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
 from posterity.laplace.scales import Scales
 from posterity.laplace.update import block_curvature, block_means, depends_on
+
+log = logging.getLogger("posterity")
+
+BORDER = 20.0
+"""Where the search for a strength ends: |ln α|."""
 
 
 def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
@@ -119,7 +125,15 @@ def tune_strength(prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curv
         alpha = math.exp(log_alpha)
         return 0.5 * (float((values / alpha).log1p().sum()) + alpha * quadratic)
 
-    return Scales(alpha=math.exp(minimise(loss, -20.0, 20.0)), provenance=depends_on(prior, model, curvature))
+    best = minimise(loss, -BORDER, BORDER)
+    if abs(best) > BORDER - 0.01:
+        log.warning(
+            "the evidence keeps growing as the prior becomes %s: the search stopped at its border, α = %.1e. The mean, or "
+            "its structure, does not fit these weights; give scales of your own.",
+            "stronger" if best > 0 else "weaker",
+            math.exp(best),
+        )
+    return Scales(alpha=math.exp(best), provenance=depends_on(prior, model, curvature))
 
 
 def minimise(f: Callable[[float], float], low: float, high: float, tol: float = 1e-6) -> float:

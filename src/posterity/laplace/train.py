@@ -24,7 +24,7 @@ from posterity.fingerprint import fingerprint
 from posterity.gaussian import Gaussian
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.isotropic import fitted
-from posterity.laplace.learned_from import learned_from
+from posterity.laplace.learned_from import data_seen, start_seen
 from posterity.laplace.source import Source, split
 
 Objective = Callable[[Tensor, Tensor, int], Tensor]
@@ -128,8 +128,9 @@ def train(
         "halve_after": halve_after,
         "stop_after": stop_after,
     }
-    seen = learned_from(model, prior, data, *([] if isinstance(validation, float | int) else [held_out]))
-    settings["the data"] = seen.fingerprint if seen.is_known else "not known"
+    told = data_seen(data, None if isinstance(validation, float | int) else held_out)
+    settings["the data"] = told.fingerprint if told.is_known else "not the same each time"
+    seen = told.joined(start_seen(model, prior))
     state.start(model, optim, [shuffle, *source.generators], settings)
     modes = {module: module.training for module in model.modules()}
     bars = bar()

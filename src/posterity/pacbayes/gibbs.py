@@ -19,7 +19,6 @@ from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import Spread
 from posterity.pacbayes.draws import DrawnNetwork
 
-
 MANY = 1024
 """Rows that go through a network at once where every example is drawn many times."""
 

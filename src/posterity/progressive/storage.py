@@ -24,15 +24,16 @@ import torch
 from torch import Tensor, nn
 
 from posterity.curvature import KFOC, Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.errors import BadLearnerFile, BadPriorFile
+from posterity.errors import BadLearnerFile, BadPriorFile, PosterityError
 from posterity.files import write_whole
 from posterity.fingerprint import fingerprint
 from posterity.gaussian import load as load_gaussian
 from posterity.laplace import Scales
 from posterity.progressive.bpnn import BPNN, Learned
 from posterity.progressive.column import Column
+from posterity.progressive.prior import own_block
 
-FORMAT = 2
+FORMAT = 3
 PAGE, PRIOR = "learner.json", "prior.safetensors"
 KINDS = ("prior", "posterior", "weights")
 Plain = int | float | str | bool | None
@@ -90,21 +91,25 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
     page = _page(root)
     try:
         settings = {
-            "seed": int(page["seed"]),
-            "head_precision": float(page["head_precision"]),
-            "samples": int(page["samples"]),
-            "memory_limit": int(page["memory_limit"]),
-            "temperatures": tuple(float(t) for t in page["temperatures"]),
+            "seed": _typed(page, "seed", int),
+            "head_precision": float(_typed(page, "head_precision", int | float)),
+            "samples": _typed(page, "samples", int),
+            "memory_limit": _typed(page, "memory_limit", int),
+            "temperatures": tuple(float(t) for t in _typed(page, "temperatures", list)),
             "scaling": _scaling(page["scaling"]),
-            "training": dict(page["training"]),
+            "training": dict(_typed(page, "training", dict)),
         }
-        laterals, head, columns = [str(p) for p in page["laterals"]], str(page["head"]), list(page["columns"])
-    except (KeyError, TypeError, ValueError) as error:
+        laterals = [_typed({"a lateral": name}, "a lateral", str) for name in _typed(page, "laterals", list)]
+        head, columns = _typed(page, "head", str), [dict(c) for c in _typed(page, "columns", list)]
+        estimator, to_be_given = _typed(page, "estimator", str), _typed(page, "to_be_given", list)
+        _typed(page, "prior", str)
+        _typed(page, "frozen", str)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise _bad(root, f"{PAGE} is not a learner's page ({type(error).__name__}: {error})") from error
     given = options.get("training") or {}
-    if "estimator" not in options and page["estimator"] != repr(KFOC()):
-        raise _bad(root, f"it was learned with {page['estimator']}, which has to be given again: estimator=...")
-    if missing := [name for name in page["to_be_given"] if name not in given]:
+    if "estimator" not in options and estimator != repr(KFOC()):
+        raise _bad(root, f"it was learned with {estimator[:100]}, which has to be given again: estimator=...")
+    if missing := [name for name in to_be_given if name not in given]:
         raise _bad(root, f"its training had {missing}, which a file cannot hold: give them in training=...")
     settings["training"] = settings["training"] | dict(given)
     options = settings | {k: v for k, v in options.items() if k != "training"}
@@ -116,20 +121,27 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
     except Exception as error:
         raise _bad(root, f"the network given does not fit it ({type(error).__name__}: {error})") from error
     if _frozen(learner) != page["frozen"]:
-        raise _bad(root, "the frozen weights of the network given are not those it was learned with")
+        raise _bad(root, "the frozen weights or statistics of the network given are not those it was learned with")
     for number, entry in enumerate(columns):
         try:
             learner.adopt(_column(learner, root, number, entry))
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except PosterityError:
+            raise
+        except Exception as error:  # whatever a forged page makes of a column
             raise _bad(root, f"column {number} cannot be read ({type(error).__name__}: {error})") from error
     return learner
 
 
 def _column(learner: BPNN, root: Path, number: int, entry: Mapping[str, Any]) -> Learned:
-    classes = int(entry["classes"])
-    column = learner.architecture.grow([entry.column for entry in learner.learned], classes, 0)
+    classes, task = _typed(entry, "classes", int), _typed(entry, "task", str)
     for kind in KINDS:
         _check(root, _name(number, kind), entry["files"][kind])
+    prior, posterior = (load_gaussian(root / _name(number, kind)) for kind in ("prior", "posterior"))
+    head = own_block(number, learner.architecture.head)
+    # Before a column is built: a head of a thousand million classes would not fit into memory.
+    if prior.blocks != posterior.blocks or head not in posterior.mean or len(posterior.mean[head]) != classes:
+        raise _bad(root, f"the Gaussians of column {number} are not over the layers of a task with {classes} classes")
+    column = learner.architecture.grow([entry.column for entry in learner.learned], classes, 0)
     path = root / _name(number, "weights")
     state = safetensors.torch.load(path.read_bytes())
     expected = _own_state(column, learner.architecture.template)
@@ -143,9 +155,8 @@ def _column(learner: BPNN, root: Path, number: int, entry: Mapping[str, Any]) ->
                     f'"{name}" has shape {tuple(state[name].shape)} in {path.name} and {tuple(tensor.shape)} in the network',
                 )
             tensor.copy_(state[name])
-    prior, posterior = (load_gaussian(root / _name(number, kind)) for kind in ("prior", "posterior"))
-    likelihood = _likelihood(entry["likelihood"])
-    return Learned(str(entry["task"]), likelihood, classes, column, prior, posterior, float(entry["trace"]))
+    likelihood, trace = _likelihood(entry["likelihood"]), float(_typed(entry, "trace", int | float))
+    return Learned(task, likelihood, classes, column, prior, posterior, trace)
 
 
 def _own_state(column: Column, template: nn.Module) -> dict[str, Tensor]:
@@ -193,14 +204,18 @@ def _page(root: Path) -> dict[str, Any]:
         page = json.loads((root / PAGE).read_bytes())
     except FileNotFoundError:
         raise _bad(root, f"there is no {PAGE} in it") from None
-    except (OSError, ValueError) as error:
-        raise _bad(root, f"{PAGE} cannot be read ({error})") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise _bad(root, f"{PAGE} cannot be read ({type(error).__name__}: {error})") from error
     if not isinstance(page, dict) or type(page.get("format")) is not int:
         raise _bad(root, f"{PAGE} is not a learner's page")
     if page["format"] != FORMAT:
         advice = "learn its tasks again" if page["format"] < FORMAT else "upgrade"
         raise _bad(root, f"it is in format {page['format']} and this posterity reads format {FORMAT}: {advice}")
-    if page.get("seal") != _seal(page):
+    try:
+        seal = _seal(page)
+    except (ValueError, RecursionError) as error:
+        raise _bad(root, f"{PAGE} is not a learner's page ({type(error).__name__}: {error})") from error
+    if page.get("seal") != seal:
         raise _bad(root, f"{PAGE} is not the page that was saved (sha256): it was changed")
     return page
 
@@ -211,6 +226,14 @@ def _entries_before(root: Path) -> list[dict[str, Any]]:
     except BadLearnerFile:
         return []  # nothing that could be kept: all is written anew
     return [c for c in columns if isinstance(c, dict)] if isinstance(columns, list) else []
+
+
+def _typed(page: Mapping[str, Any], name: str, kind: Any) -> Any:
+    """A value of the page, of this kind and no other."""
+    value = page[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{name} is a {type(value).__name__}")
+    return value
 
 
 def _bad(root: Path, reason: str) -> BadLearnerFile:
@@ -240,6 +263,10 @@ def _frozen(learner: BPNN) -> str:
     if learner.backbone is not None:
         for name, p in learner.backbone.named_parameters():
             parts += [name, p]
+    for part in (learner.architecture.template, learner.backbone):
+        for name, buffer in () if part is None else part.named_buffers():
+            if not name.endswith("num_batches_tracked"):
+                parts += [name, buffer]
     return fingerprint(parts, digits=64)
 
 

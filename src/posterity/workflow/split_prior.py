@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +34,21 @@ class Refined:
         confidence: float = 0.95,
         *,
         epochs: int = 0,
-        grid: int = 1,
+        optimising: Mapping[str, Any] | None = None,
         generator: torch.Generator | None = None,
         progress: bool = True,
         **options: Any,
     ) -> Certificate:
-        """Certify by the rest; with `epochs`, a posterior that is first optimised for the bound on it."""
+        """Certify by the rest; with `epochs`, a posterior that is first optimised for the bound on it.
+
+        Args:
+            confidence: as for `pt.certify`.
+            epochs: of optimising; with none the prior itself is certified.
+            optimising: further options of `pt.optimise_posterior`.
+            generator: of the draws.
+            progress: whether to show bars.
+            options: further options of `pt.certify`.
+        """
         posterior = self.prior
         if epochs:
             posterior = optimise_posterior(
@@ -50,17 +60,19 @@ class Refined:
                 epochs=epochs,
                 generator=generator,
                 progress=progress,
-                **options,
+                **(optimising or {}),
             )
+        elif optimising:
+            raise ValueError("options of optimising are for epochs=1 or more: without, nothing is optimised")
         return certify(
             self.fit.model,
             posterior,
             self.prior,
             self.rest,
             confidence,
-            grid=grid,
             generator=generator,
             progress=progress,
+            **options,
         )
 
 

@@ -21,6 +21,10 @@ class ResultsBusy(PosterityError):
     """Another run is writing to the same results file."""
 
 
+class NotWritten(PosterityError):
+    """A result could not be put on disk; the results file is as it was before."""
+
+
 class WorkerDied(PosterityError):
     """A worker process ended without an answer, most often for want of memory."""
 

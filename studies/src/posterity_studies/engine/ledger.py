@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from posterity_studies.engine.declaration import Cell, Record
-from posterity_studies.errors import DamagedResults, ResultsBusy
+from posterity_studies.errors import DamagedResults, NotWritten, ResultsBusy
 
 
 class Ledger:
@@ -46,10 +47,19 @@ class Ledger:
 
     def append(self, record: Record) -> None:
         """Put one record on disk before returning: one write, so a kill leaves a whole line or a torn end."""
-        line = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False) + "\n"
-        with open(self.path, "ab", buffering=0) as file:
-            file.write(line.encode())
-            os.fsync(file.fileno())
+        line = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        before = self.path.stat().st_size if self.path.exists() else 0
+        try:
+            with open(self.path, "ab", buffering=0) as file:
+                written = file.write(line)
+                if written != len(line):
+                    raise OSError(f"{written} of {len(line)} bytes were written")
+                os.fsync(file.fileno())
+        except OSError as error:
+            # Half a line would be merged with the next: the file goes back to what it was.
+            if self.path.exists():
+                os.truncate(self.path, before)
+            raise NotWritten(f"{self.path} cannot take another result ({error}): make room, and run again.") from error
         self.records[record.key] = record
 
     def of(self, cells: Iterable[Cell]) -> list[Record]:
@@ -66,14 +76,22 @@ def _read(path: Path) -> dict[str, Record]:
     # What follows the last newline is a line that a kill tore: not a result, and not damage either.
     for number, line in enumerate(whole.split(b"\n")[:-1], start=1):
         try:
-            record = Record(**json.loads(line))
-        except (TypeError, ValueError) as error:
+            record = _record(json.loads(line))
+        except (TypeError, ValueError, RecursionError) as error:
             raise DamagedResults(
                 f"{path}, line {number} is not a result ({error}): restore the file, or delete that line and its "
                 "cell will be computed again."
             ) from None
         records.setdefault(record.key, record)
     return records
+
+
+def _record(raw: Any) -> Record:
+    """A record of the right kinds, with every field and no other."""
+    record = Record(**raw)
+    if not isinstance(record.key, str) or not isinstance(record.arguments, dict) or not isinstance(record.values, dict):
+        raise TypeError("its key is text, its arguments and values are objects")
+    return record
 
 
 def _drop_torn_end(path: Path) -> None:

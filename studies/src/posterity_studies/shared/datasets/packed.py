@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from posterity.arrays import read_arrays
 from posterity.errors import NoDataSet
 from posterity.idx import Images, folder_of
 
@@ -52,12 +53,7 @@ def decode(raw: bytes, size: int) -> Tensor:
 
 def read(path: Path, wanted: tuple[str, ...]) -> dict[str, Any]:
     """Named arrays of a file, none of them able to run code."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in wanted}
-    except (OSError, ValueError, KeyError) as error:
-        raise NoDataSet(f"{path} is not the .npz file it should be, with {', '.join(wanted)}: {error}") from None
-    return arrays
+    return dict(read_arrays(path, wanted))
 
 
 def _only_file(folder: Path) -> Path:

@@ -1,0 +1,77 @@
+"""Arrays from .npz files: numbers only, none of them able to run code, and any damage told by name."""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from posterity.errors import NoDataSet
+
+Array = npt.NDArray[np.generic]
+
+
+def read_arrays(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str, Array]:
+    """The arrays of these names. What a file declares is compared with what it holds before memory is taken for it.
+
+    Args:
+        path: an .npz file.
+        wanted: names of arrays.
+    Returns:
+        The arrays by name, in memory.
+    Raises:
+        NoDataSet: if the file cannot be read, lacks an array, or is damaged.
+    """
+    try:
+        with zipfile.ZipFile(Path(path)) as file:
+            return {name: _array(file, name) for name in wanted}
+    except NoDataSet as error:
+        raise NoDataSet(f"{path}: {error}") from None
+    except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds between them
+        reason = next(iter(str(error).splitlines()), "")[:200]
+        raise NoDataSet(
+            f"{path} is no .npz file with the arrays {', '.join(wanted)} ({type(error).__name__}: {reason}). Get it again."
+        ) from None
+
+
+def read_pairs(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
+    """Inputs x as floats and class labels y as whole numbers, from an .npz file with both."""
+    arrays = read_arrays(path, ("x", "y"))
+    x, y = arrays["x"], arrays["y"]
+    if x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu":
+        raise NoDataSet(f"{path}: x and y are numbers, not {x.dtype} and {y.dtype}.")
+    if y.ndim != 1 or not x.ndim or len(x) != len(y) or not len(y):
+        raise NoDataSet(f"{path}: x has shape {x.shape[:9]} and y {y.shape[:9]}: one label is needed for each input.")
+    labels = y.astype(np.float64)
+    if not bool((labels == np.round(labels)).all()) or not bool((np.abs(labels) < 2**31).all()):
+        raise NoDataSet(
+            f"{path}: labels are whole numbers, and some of y are not: cutting them off would change classes."
+        )
+    return torch.from_numpy(x.astype(np.float32)), torch.from_numpy(labels.astype(np.int64))
+
+
+def _array(file: zipfile.ZipFile, name: str) -> Array:
+    try:
+        info = file.getinfo(f"{name}.npy")
+    except KeyError:
+        raise NoDataSet(f'there is no array "{name}" in it.') from None
+    with file.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, columns, dtype = read(member)
+        if dtype.hasobject or dtype.itemsize == 0:
+            raise NoDataSet(f'the array "{name}" is of {dtype}, which is not numbers.')
+        size = math.prod(shape) * dtype.itemsize
+        if any(side < 0 for side in shape) or size > info.file_size:
+            raise NoDataSet(f'the array "{name}" declares {size:,} bytes and the file holds {info.file_size:,} for it.')
+        content = member.read(size + 1)
+    if len(content) != size:
+        raise NoDataSet(f'the array "{name}" has {len(content):,} bytes and declares {size:,}.')
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if columns else "C")

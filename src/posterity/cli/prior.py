@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich import box
 from rich.console import Console
@@ -125,7 +124,7 @@ def _measures(matrix: Matrix, name: str, notes: dict[str, None]) -> tuple[str, l
     none = [*["–"] * 4, ""]
     try:
         logdet, found = f"{float(matrix.logdet()):.5g}", spectrum(matrix)
-    except (PosterityError, torch._C._LinAlgError) as error:
+    except (PosterityError, RuntimeError) as error:
         notes[f"{_plain(name)}: {error}"] = None
         return "–", none
     if found is None:

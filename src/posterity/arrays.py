@@ -74,4 +74,5 @@ def _array(file: zipfile.ZipFile, name: str) -> Array:
         content = member.read(size + 1)
     if len(content) != size:
         raise NoDataSet(f'the array "{name}" has {len(content):,} bytes and declares {size:,}.')
-    return np.frombuffer(content, dtype).reshape(shape, order="F" if columns else "C")
+    # Of its own, writable memory: torch shares it.
+    return np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if columns else "C")

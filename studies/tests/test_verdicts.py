@@ -43,8 +43,8 @@ def calibration(others: float, best_rival: float) -> list[Record]:
     ]
 
 
-def certificates(gibbs: float, test: float) -> list[Record]:
-    values = {"bound": 0.1, "gibbs": gibbs, "kl": 0.0, "n": 5000, "replicates": 50000, "test gibbs": test}
+def certificates(bound: float, test: float) -> list[Record]:
+    values = {"bound": bound, "gibbs": 0.9 * bound, "kl": 0.0, "n": 5000, "test gibbs": test}
     return [record("certificates", {"row": "notmnist-split", "seed": s}, values) for s in SEEDS]
 
 
@@ -194,7 +194,7 @@ def test_every_study_has_a_verdict_that_is_turned_for_and_against_here():
 
 
 def test_certificates_are_judged_row_by_row():
-    assert set(ROWS) == {"notmnist-split", "notmnist-alone", "mnist-split", "fashion-split"}
+    assert {"notmnist-split", "notmnist-alone", "mnist-split", "fashion-split"} <= set(ROWS)
     good, bad = certificates(0.08, 0.07), certificates(0.08, 0.07)
     mixed = [*good, *(record("certificates", {**r.arguments, "row": "mnist-split"}, r.values) for r in bad)]
     assert find("certificates").verdict(mixed).outcome == Outcome.unsupported

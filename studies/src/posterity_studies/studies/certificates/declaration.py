@@ -7,7 +7,7 @@ from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study
 from posterity_studies.studies.certificates.cells import cell, source
-from posterity_studies.studies.certificates.reading import ROWS, verdict
+from posterity_studies.studies.certificates.reading import ROWS, TRIED, verdict
 from posterity_studies.studies.certificates.showing import draw, tables
 
 
@@ -21,8 +21,6 @@ def _row(name: str, seeds: Sequence[int], **changed: Any) -> list[dict[str, Any]
             "share": 0.5,
             "augment": True,
             "epochs": 40,
-            "lr": 1e-3,
-            "optimise": 0,
         },
         "notmnist-alone": {
             "target": "notmnist",
@@ -31,54 +29,48 @@ def _row(name: str, seeds: Sequence[int], **changed: Any) -> list[dict[str, Any]
             "strength": [0.01, 100.0],
             "share": 0,
             "epochs": 20,
-            "optimise": 30,
+            "optimise": 60,
         },
-        "mnist-split": {
+        "mnist-split": {"target": "mnist", "network": "lenet5", "share": 0.5, "augment": True, "epochs": 25},
+        "fashion-split": {"target": "fashion_mnist", "network": "lenet5", "share": 0.5, "augment": False, "epochs": 15},
+        "fashion-wide": {"target": "fashion_mnist", "network": "wide", "share": 0.5, "augment": True, "epochs": 30},
+        "mnist-recursive": {
             "target": "mnist",
-            "network": "lenet5",
-            "source": 0,
-            "share": 0.5,
-            "tolerance": 0.0002,
-            "grid": 2,
-            "augment": True,
-            "epochs": 25,
-            "lr": 1e-3,
-            "optimise": 0,
-        },
-        "fashion-split": {
-            "target": "fashion_mnist",
-            "network": "lenet5",
-            "source": 0,
-            "share": 0.5,
-            "augment": False,
-            "epochs": 15,
-            "lr": 1e-3,
-            "optimise": 0,
+            "network": "dense",
+            "share": 0,
+            "precision": 1000.0,
+            "confidence": 0.975,
+            "chunks": 6,
+            "epochs": 10,
         },
     }
-    return [{"row": name, "examples": None, **settings[name], **changed, "seed": seed} for seed in seeds]
+    shared = {"examples": None, "source": 0, "lr": 1e-3, "tolerance": 0.0002, "tried": TRIED[name]}
+    return [{"row": name, **shared, **settings[name], **changed, "seed": seed} for seed in seeds]
 
 
-_SMOKE: dict[str, Any] = {"examples": 400, "epochs": 2, "optimise": 1, "augment": False}
+_SMOKE: dict[str, Any] = {"examples": 400, "epochs": 2}
 
 STUDY = Study(
     id="certificates",
     claim="Learned priors come with risk certificates that hold, and that say something.",
     grid={
         Preset.smoke: [
-            *_row("notmnist-split", [0], **_SMOKE, source=400),
-            *_row("notmnist-alone", [0], **_SMOKE, source=400),
+            *_row("notmnist-split", [0], **_SMOKE, source=400, augment=False),
+            *_row("notmnist-alone", [0], **_SMOKE, source=400, optimise=1),
+            *_row("mnist-recursive", [0], **_SMOKE | {"epochs": 1}, chunks=2),
         ],
         Preset.cpu: [
             *_row("notmnist-split", range(5)),
-            *_row("notmnist-alone", range(3)),
-            *_row("mnist-split", range(2)),
-            *_row("fashion-split", range(1)),
+            *_row("mnist-split", range(5)),
+            *_row("fashion-split", range(5)),
+            *_row("notmnist-alone", range(5)),
+            *_row("fashion-wide", range(5)),
+            *_row("mnist-recursive", range(5)),
         ],
         Preset.paper: [
             row
             for name in ROWS
-            for row in _row(name, range(5), **({"epochs": 100} if name.endswith("split") else {"optimise": 100}))
+            for row in _row(name, range(5), **({"optimise": 100} if name == "notmnist-alone" else {"epochs": 100}))
         ],
     },
     data="NotMNIST, MNIST and Fashion-MNIST; LeNet-5",
@@ -88,20 +80,18 @@ STUDY = Study(
     tables=tables,
     draw=draw,
     notes=(
-        "A certificate bounds the error of a network drawn anew for every image, with probability 0.95 over images and "
-        "draws: klinv of the draws' error (taken from above) at (KL + ln(2K√n/δ))/n.",
-        "Hold-out bounds use the same images as plain test data for the network at the prior's mean; without a split, for "
-        "a network trained on four fifths and tested on the other fifth.",
-        "Priors and recipes of training were tried on the way, and their errors on certifying images were looked at. The bounds "
-        "shown pay for all of them by a union (8 for NotMNIST with a split, 18 without, 3 for MNIST, 1 for Fashion-MNIST); the "
-        "bounds in the results file count 1, 16, 2 and 1. Hold-out bounds pay for nothing, and are that much too low.",
-        "What limits them. With a split: the error itself; the posterior is the refined prior (KL = 0), and what is left above "
-        "the draws' error is the price of n and δ. Without: KL. Features of digits have to become features of letters, which "
-        "costs about 1,350 nats however the posterior is optimised; KL alone more than doubles the bound.",
-        "A hold-out bound is tighter everywhere: where data can be set aside, nothing beats testing on it.",
-        "MNIST's prior is cooled until draws err at most 0.0002 more than the coldest, the others' 0.002.",
-        "Splits are trained on images that are turned and shifted a little where that helps (not Fashion-MNIST).",
-        "Where a posterior optimised on the certifying images gives a lower bound than the prior itself, it is shown: the "
-        "bound holds for all posteriors at once. Its Gibbs error is measured with draws of its own.",
+        "With a split, a certificate bounds the error of a network drawn anew for every image, with probability 0.95 over images "
+        "and draws. The posterior is the refined prior itself (KL = 0), so that one draw for each image is a binomial "
+        "sample: Clopper–Pearson, nothing else to pay. Without a split: klinv of the draws' error at (KL + ln(2K√n/δ))/n.",
+        "Hold-out bounds use the same images as plain test data for the network at the prior's mean, at the same δ/K; without a "
+        "split, for a network trained on four fifths and tested on the other fifth.",
+        "Priors and recipes of training were tried on the way, and their errors on certifying images were looked at. All bounds, "
+        "hold-out ones too, pay for them by a union: 8 for NotMNIST with a split, 18 without, 3 for MNIST, 1 for the others.",
+        "What limits them. With a split: the error itself, and the price of n and δ. Without: KL. Features of digits have to "
+        "become features of letters, which costs more than a thousand nats however the posterior is optimised.",
+        "Priors are cooled until draws err at most 0.0002 more, on the images they learned from, than the coldest.",
+        "Splits are trained on images that are turned and shifted a little (not LeNet-5 on Fashion-MNIST).",
+        "Recursive: fully connected, all 60,000 images in six chunks, at 97.5 %, beside the published 0.186 (recursive) and "
+        "0.464 (uninformed prior) of Wu et al. (2024).",
     ),
 )

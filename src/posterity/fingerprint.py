@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor
 
 
@@ -28,5 +29,7 @@ def fingerprint(parts: Iterable[str | Tensor], digits: int = 32) -> str:
         if isinstance(part, str):
             found.update(part.encode())
         else:
-            found.update(part.detach().cpu().double().contiguous().flatten().numpy().astype("<f8", copy=False).data)
+            values = part.detach().cpu()
+            values = torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
+            found.update(values.double().contiguous().flatten().numpy().astype("<f8", copy=False).data)
     return found.hexdigest()[:digits]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, read_blocks
+from posterity.blocks import find_blocks, named, read_blocks
 from posterity.curvature.provenance import Provenance, together
+from posterity.fingerprint import fingerprint
 
 NOTE = "_posterity_past"
 """The attribute in which training leaves its note. It is copied with a network, not with its state_dict."""
@@ -34,7 +34,7 @@ class _Note:
     """What training saw, and the tensors it left, by digest: the note speaks of those that are still the same."""
 
     provenance: Provenance
-    tensors: Mapping[str, bytes]
+    tensors: Mapping[str, str]
 
 
 def sign(model: nn.Module, provenance: Provenance) -> None:
@@ -99,26 +99,21 @@ def attributes(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield from within(f"{prefix}.{key}" if prefix else key, value, 2)
 
 
-def digest(x: Tensor) -> bytes:
-    values = x.detach().cpu().contiguous()
-    found = hashlib.blake2b(f"{tuple(values.shape)} {values.dtype}".encode(), digest_size=16)
-    found.update(values.flatten().view(torch.uint8).numpy().tobytes())
-    return found.digest()
+def digest(x: Tensor) -> str:
+    """A tensor's values, shape and dtype as a few digits."""
+    return fingerprint([f"{tuple(x.shape)} {x.dtype}", x])
 
 
 def matrices_digest(matrices: Mapping[str, Tensor]) -> str:
-    """Tells one set of blocks' matrices from another, whatever order they are in."""
-    found = hashlib.blake2b(digest_size=16)
-    for name in sorted(matrices):
-        found.update(name.encode() + digest(matrices[name]))
-    return found.hexdigest()
+    """The same for a set of blocks' matrices, whatever order they are in."""
+    return fingerprint(part for name in sorted(matrices) for part in (name, digest(matrices[name])))
 
 
 def _at(model: nn.Module, mean: Mapping[str, Tensor]) -> tuple[set[str], set[str]]:
     """Parameters of blocks that stand at the mean, and those of all its blocks."""
     if not mean:
         return set(), set()
-    blocks = find_blocks(model, lambda name, module: name in mean)
+    blocks = find_blocks(model, named(mean))
     equal: set[str] = set()
     inside: set[str] = set()
     for name, matrix in read_blocks(model, blocks).items():

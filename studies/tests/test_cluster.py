@@ -6,14 +6,14 @@ import pytest
 from toy import CELLS, run_toy, toy
 
 from posterity_studies import Preset, run
-from posterity_studies.engine.cluster import spread
+from posterity_studies.engine.cluster import compute_on_cluster
 from posterity_studies.errors import NoEngine
 
 
 def test_without_dask_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(NoEngine, match=r"pip install 'posterity-studies\[cluster\]'"):
-        next(spread(toy(), toy().cells(Preset.cpu), "tcp://127.0.0.1:1"))
+        next(compute_on_cluster(toy(), toy().cells(Preset.cpu), "tcp://127.0.0.1:1"))
 
 
 def test_cluster_gives_the_same_records(tmp_path):
@@ -33,4 +33,4 @@ def test_silent_scheduler_is_named(monkeypatch):
     pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
     monkeypatch.setattr("posterity_studies.engine.cluster.SECONDS", 0.5)
     with pytest.raises(NoEngine, match="no Dask scheduler answers at"):
-        next(spread(toy(), toy().cells(Preset.cpu), "tcp://127.0.0.1:9"))
+        next(compute_on_cluster(toy(), toy().cells(Preset.cpu), "tcp://127.0.0.1:9"))

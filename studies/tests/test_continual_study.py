@@ -12,7 +12,7 @@ from posterity_studies import find
 from posterity_studies.engine.declaration import Preset, Record
 from posterity_studies.engine.ledger import Ledger
 from posterity_studies.folders import SHIPPED
-from posterity_studies.studies.continual.cells import _values, course
+from posterity_studies.studies.continual.cells import _values, run_stream
 from posterity_studies.studies.continual.declaration import STUDY as CONTINUAL
 from posterity_studies.studies.continual.methods import NAMES, Method, _set
 from posterity_studies.studies.continual.reading import FULL
@@ -44,7 +44,7 @@ def test_every_kind_of_learner_has_a_course(kind: str) -> None:
         "ewc": lambda: Method(EWC(model, HEAD, training=QUICK), [_set("strength", s) for s in (0.1, 10.0)]),
         "joint": lambda: Method(Joint(model, HEAD, training=QUICK), [_set("precision", p) for p in (0.1, 10.0)]),
     }
-    rows, chosen, held = course(methods[kind](), STREAM)
+    rows, chosen, held = run_stream(methods[kind](), STREAM)
     values = _values(rows, chosen, held)
     assert 0 <= values["acc"] <= 1
     assert len(values["at the end"]) == 3
@@ -58,8 +58,8 @@ def test_every_kind_of_learner_has_a_course(kind: str) -> None:
 def made_records() -> list[Record]:
     records = []
     for cell in CONTINUAL.cells(Preset.cpu):
-        dice = torch.Generator().manual_seed(hash(cell.arguments["method"]) % 1000 + cell.arguments["seed"])
-        accuracy = (0.9 + 0.1 * torch.rand(5, generator=dice)).tolist()
+        generator = torch.Generator().manual_seed(hash(cell.arguments["method"]) % 1000 + cell.arguments["seed"])
+        accuracy = (0.9 + 0.1 * torch.rand(5, generator=generator)).tolist()
         values = {
             "acc": sum(accuracy) / 5, "bwt": 0.0, "forgetting": 0.0, "nll": 0.1, "ece": 0.02, "when learned": accuracy,
             "at the end": accuracy, "held out": accuracy[0], "chosen": [""] * 5,

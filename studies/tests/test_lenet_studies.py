@@ -11,10 +11,10 @@ from posterity.laplace import isotropic, update
 from posterity.predictive import predict
 from posterity_studies import Record
 from posterity_studies.shared.dead_units import dead_units
-from posterity_studies.shared.drawing import noise_of
-from posterity_studies.shared.networks import Halved, fresh, quick
+from posterity_studies.shared.drawing import draw_noise
+from posterity_studies.shared.networks import SlicedMaxPool, fresh, with_fast_pooling
 from posterity_studies.shared.tempering import tempered_probabilities
-from posterity_studies.studies.small_data.reading import factor, needed, published, samples
+from posterity_studies.studies.small_data.reading import images_needed, published, samples, times_fewer
 
 
 def small():
@@ -26,7 +26,7 @@ def small():
 
 def test_quick_network_gives_the_same_outputs_and_gradients():
     model, x = fresh(0), torch.rand(5, 1, 28, 28)
-    twin = quick(model)
+    twin = with_fast_pooling(model)
     torch.testing.assert_close(twin(x), model(x), rtol=0, atol=0)
     for network in (model, twin):
         network(x).square().sum().backward()
@@ -37,13 +37,13 @@ def test_quick_network_gives_the_same_outputs_and_gradients():
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (1, 1, 5, 7)])
 def test_maximum_by_slices_is_torchs_pooling(shape):
     x = torch.randn(shape)
-    torch.testing.assert_close(Halved()(x), nn.functional.max_pool2d(x, 2), rtol=0, atol=0)
+    torch.testing.assert_close(SlicedMaxPool()(x), nn.functional.max_pool2d(x, 2), rtol=0, atol=0)
 
 
 def test_tempered_probabilities_are_those_of_the_tempered_posterior():
     model, (x, _), posterior = small()
     model, x, posterior = model.double(), x.double(), posterior.to(dtype=torch.float64)
-    noise = noise_of("free", posterior, {}, 30, torch.Generator().manual_seed(3))
+    noise = draw_noise("free", posterior, {}, 30, torch.Generator().manual_seed(3))
     ours = tempered_probabilities(model, noise, x, [1.0, 0.01])
     for tau, probabilities in ours.items():
         theirs = predict(
@@ -54,7 +54,7 @@ def test_tempered_probabilities_are_those_of_the_tempered_posterior():
 
 def test_at_temperature_zero_the_mode_is_left():
     model, (x, _), posterior = small()
-    noise = noise_of("free", posterior, {}, 4, torch.Generator().manual_seed(0))
+    noise = draw_noise("free", posterior, {}, 4, torch.Generator().manual_seed(0))
     probabilities = tempered_probabilities(model, noise, x, [0.0])[0.0]
     torch.testing.assert_close(probabilities, model(x).softmax(-1).detach(), rtol=1e-5, atol=1e-6)
 
@@ -69,7 +69,7 @@ def test_unit_is_dead_when_no_input_lets_it_through_and_draws_leave_it_so():
     assert torch.equal(dead["0"], expected)
     assert "2" not in dead
     posterior = update(isotropic(model, 1e-6), model, estimate(model, (x, y), KFOC(), progress=False))
-    noise = noise_of("pinned", posterior, dead, 5, torch.Generator().manual_seed(0))
+    noise = draw_noise("pinned", posterior, dead, 5, torch.Generator().manual_seed(0))
     assert not noise["0"][:, dead["0"]].any()
     assert noise["0"][:, ~dead["0"]].all()
     assert noise["2"].all()
@@ -83,13 +83,13 @@ def test_shrunk_and_joined_draws_leave_a_dead_unit_no_wider_than_a_share_of_the_
     posterior = update(isotropic(model, 1e-8), model, estimate(model, (x, y), KFOC(), progress=False))
     spread = {}
     for treatment in ("free", "shrunk 0.3", "joined 0.3"):
-        noise = noise_of(treatment, posterior, {}, 400, torch.Generator().manual_seed(0))
+        noise = draw_noise(treatment, posterior, {}, 400, torch.Generator().manual_seed(0))
         spread[treatment] = noise["0"].square().mean((0, 2))
     assert spread["free"][2] == pytest.approx(1e8, rel=0.2)
     for treatment in ("shrunk 0.3", "joined 0.3"):
         assert spread[treatment][2] < 10 * spread[treatment].median()
     with pytest.raises(ValueError, match="no treatment 'wild'"):
-        noise_of("wild", posterior, {}, 1, torch.Generator())
+        draw_noise("wild", posterior, {}, 1, torch.Generator())
 
 
 def test_curvature_says_nothing_of_a_dead_unit():
@@ -101,11 +101,11 @@ def test_curvature_says_nothing_of_a_dead_unit():
 
 
 def test_images_needed_lie_between_sizes_on_a_logarithmic_line():
-    assert needed({1: 10.0, 100: 90.0}, 50) == pytest.approx(10)
-    assert needed({1: 60.0, 10: 90.0}, 50) == 1
-    assert math.isinf(needed({1: 10.0, 10: 20.0}, 50))
-    assert factor({1: 10.0, 100: 90.0}, {10: 10.0, 1000: 90.0}, 50) == pytest.approx(10)
-    assert math.isnan(factor({1: 1.0}, {1: 1.0}, 50))
+    assert images_needed({1: 10.0, 100: 90.0}, 50) == pytest.approx(10)
+    assert images_needed({1: 60.0, 10: 90.0}, 50) == 1
+    assert math.isinf(images_needed({1: 10.0, 10: 20.0}, 50))
+    assert times_fewer({1: 10.0, 100: 90.0}, {10: 10.0, 1000: 90.0}, 50) == pytest.approx(10)
+    assert math.isnan(times_fewer({1: 1.0}, {1: 1.0}, 50))
 
 
 def test_published_figures_are_the_papers():

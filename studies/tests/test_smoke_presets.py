@@ -8,7 +8,7 @@ import pytest
 
 from posterity_studies import Preset, Verdict, find, markdown, report, run, save_figure
 from posterity_studies.shared.sources import data_set, learned_prior
-from posterity_studies.studies.calibration.cells import foreign
+from posterity_studies.studies.calibration.cells import ood_images
 
 
 def idx(array):
@@ -45,7 +45,7 @@ def miniature(tmp_path_factory):
 
 
 def _forget():
-    for cached in (data_set, learned_prior, foreign):
+    for cached in (data_set, learned_prior, ood_images):
         cached.cache_clear()
 
 

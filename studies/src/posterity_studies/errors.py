@@ -1,4 +1,4 @@
-"""What can go wrong in a study, by name. An error tells the place, what was found, and the remedy."""
+"""What can go wrong in a study, by name. An error names the place, what was found, and the remedy."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ SHIPPED = Path(__file__).parent / "results"
 """The committed results, part of the package: `show` and `report` read them."""
 
 RUNS = Path("runs")
-"""Where `posterity study run` and `posterity demo` write if they are not told otherwise: a folder in the current one."""
+"""Where `posterity study run` and `posterity demo` write by default: a folder in the current one."""
 
 
 def cache() -> Path:

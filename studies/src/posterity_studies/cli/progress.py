@@ -50,17 +50,17 @@ class _Log:
     def __init__(self, console: Console, name: str) -> None:
         self.console, self.name = console, name
         self.before: int | None = None
-        self.said = 0
+        self.reported = 0
         self.began = time.monotonic()
 
     def __call__(self, kept: int, total: int) -> None:
         share = SHARE * kept // total if total else SHARE
         if self.before is None:
             self.before = kept
-            self.said = share
+            self.reported = share
             self.console.print(f"{self.name}: {kept} of {total} cells kept from before")
-        elif share > self.said or kept == total:
-            self.said = share
+        elif share > self.reported or kept == total:
+            self.reported = share
             each = (time.monotonic() - self.began) / (kept - self.before)
             left = f", about {each * (total - kept):.0f} s left" if kept < total else ""
             self.console.print(f"{self.name}: {kept} of {total} cells{left}")

@@ -19,7 +19,7 @@ from posterity_studies.shared import datasets
 
 app = typer.Typer(no_args_is_help=True, help="Reproduce what the paper claims, and see where we differ.")
 
-Name = Annotated[str, typer.Argument(help="The study's name; `posterity study list` tells them.")]
+Name = Annotated[str, typer.Argument(help="The study's name; `posterity study list` lists them.")]
 Shown = Annotated[
     Path, typer.Option("--results", help="Folder of results files; without it, those in the package.", file_okay=False)
 ]

@@ -1,4 +1,4 @@
-"""The main job in small: a prior learned on one task, put to use on the next, beside what else one could do.
+"""The main job in small: a prior learned on one task and used on the next, compared with three other methods.
 
 `methods` are the four contenders, `cells` tune and test them on a few images, `page` shows the results.
 """

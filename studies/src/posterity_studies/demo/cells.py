@@ -88,8 +88,8 @@ def _temperatures(
     posterior, as_for_the_mode = chosen.posteriors(images.train)
 
     def measured(gaussian: pt.Gaussian, method: Literal["sampled", "linearised"]) -> dict[str, float]:
-        said = pt.predict(chosen.model, gaussian, x, samples=DRAWS, method=method, generator=generator)
-        return _measures(said.probs, y)
+        prediction = pt.predict(chosen.model, gaussian, x, samples=DRAWS, method=method, generator=generator)
+        return _measures(prediction.probs, y)
 
     return {
         "map": _measures(chosen.probs(x), y),
@@ -101,9 +101,9 @@ def _temperatures(
     }
 
 
-def _measures(probs: Tensor, y: Tensor, foreign: Tensor | None = None) -> dict[str, float]:
+def _measures(probs: Tensor, y: Tensor, unknown: Tensor | None = None) -> dict[str, float]:
     scores = pt.score(probs, y)
     found = {"accuracy": scores.accuracy, "nll": scores.nll, "ece": scores.ece}
-    if foreign is not None:
-        found["ood"] = pt.ood_auroc(categorical_entropy(probs), categorical_entropy(foreign))
+    if unknown is not None:
+        found["ood"] = pt.ood_auroc(categorical_entropy(probs), categorical_entropy(unknown))
     return {name: round(value, 5) for name, value in found.items()}

@@ -37,26 +37,26 @@ METHODS = {
 
 
 def fit(method: str, strength: float, prior: pt.Gaussian, data: Pair, seed: int, steps: int) -> Fitted:
-    """One MAP fit. All but the zero mean start from the source network; that one knows nothing of it."""
-    pull: pt.Gaussian | None
+    """One MAP fit. All but the prior around zero start from the source network."""
+    map_prior: pt.Gaussian | None
     lr = 1e-3
     match method:
         case "learned":
             # Precision times α: the source's curvature is a sum over all its images, more than a new task owes it.
-            model, pull = _at_mean(prior), prior.tempered(1 / strength)
+            model, map_prior = _at_mean(prior), prior.tempered(1 / strength)
         case "centred":
             model = _at_mean(prior)
-            pull = pt.isotropic(model, precision=strength, mean="model")
+            map_prior = pt.isotropic(model, precision=strength, mean="model")
         case "tuned":
-            model, pull, steps = _at_mean(prior), None, int(strength)
+            model, map_prior, steps = _at_mean(prior), None, int(strength)
         case _:
             model, steps, lr = fresh(seed), 2 * steps, 2e-3
-            pull = pt.isotropic(model, precision=strength, mean="zero")
+            map_prior = pt.isotropic(model, precision=strength, mean="zero")
     batches = math.ceil(len(data[1]) / BATCH)
     pt.train(
         model,
         data,
-        pull,
+        map_prior,
         validation=None,
         epochs=math.ceil(steps / batches),
         batch_size=BATCH,
@@ -64,7 +64,7 @@ def fit(method: str, strength: float, prior: pt.Gaussian, data: Pair, seed: int,
         generator=torch.Generator().manual_seed(seed),
         progress=False,
     )
-    return Fitted(model, pull)
+    return Fitted(model, map_prior)
 
 
 def _at_mean(prior: pt.Gaussian) -> nn.Module:

@@ -53,7 +53,7 @@ def page(records: Sequence[Record], command: str) -> str:
         f"<p>The learned prior's own figures, then each rival's difference from it, paired by seed. {KEY}</p>",
         *map(_table, tables(records)),
         "<h2>Reliability</h2>",
-        f"<p>With {few} per class. On the dashed line confidence is deserved, below it too high. "
+        f"<p>With {few} per class. On the dashed line confidence equals accuracy; below it, confidence is too high. "
         "Pale bars: the share of predictions.</p>",
         _panels("four", [(f"reliability of {m}", showing.reliability(records, m, few)) for m in METHODS]),
     ]
@@ -91,7 +91,7 @@ def _curve(curve: Sequence[Record]) -> str:
     return (
         f"{first.arguments['per_class']} per class, "
         f"{count} seed{'s' * (count > 1)}, {first.values['images']} test images, {DRAWS} draws. "
-        "At τ = 1 the posterior is what Bayes' rule says; colder ones are surer than that. “Sampled” averages over drawn "
+        "At τ = 1 the posterior is what Bayes' rule says; colder ones are narrower. “Sampled” averages over drawn "
         "networks, “linearised” makes the network linear in its weights around the mode. "
         "The prior's strength in the posterior is the one of greatest "
         "evidence, as `pt.learn` has it; the strength that suits the mode best is shown beside it for τ = 1."
@@ -104,7 +104,7 @@ def _compared(records: Sequence[Record]) -> str:
         "learned": "N(θ₀, (αP)⁻¹), P the Kronecker-factored precision of the source posterior",
         "centred": "N(θ₀, I/γ), around the same source weights θ₀",
         "tuned": "starts from θ₀, stopped after a chosen number of steps",
-        "zero": "N(0, I/γ), from random weights: knows nothing of the source, and trains twice as long",
+        "zero": "N(0, I/γ), from random weights: without the source, and trained twice as long",
     }
     rows = []
     for name, method in METHODS.items():
@@ -116,7 +116,7 @@ def _compared(records: Sequence[Record]) -> str:
         f"<p>Each chooses among {trials} strengths by NLL on the same {VALIDATION} validation images per class, which no "
         "method trains on. Where there is one training image per class that is more than the training set, and the same for all. "
         "Figures are of the MAP network unless said otherwise. One source network serves all seeds; a seed draws the target's "
-        "training, validation and test images. Precisions stand next to the summed negative log-likelihood. Foreign inputs for "
+        "training, validation and test images. Precisions stand next to the summed negative log-likelihood. Unknown inputs for "
         "OOD AUROC (by entropy) are 660 grey tiles of scikit-learn's two photographs. Digits of 8×8 pixels are enlarged to "
         "20×20 in a frame of 28×28, as MNIST has them.</p>"
     )

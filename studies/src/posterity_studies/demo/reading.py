@@ -45,7 +45,7 @@ def difference(records: Sequence[Record], rival: str, per_class: int, measure: s
 
 
 def winner(gap: Interval, measure: str) -> int:
-    """1 where the learned prior is better beyond the interval, −1 where the rival is, 0 where neither can be said."""
+    """1 where the learned prior is better beyond the interval, −1 where the rival is, 0 where the interval holds zero."""
     if not abs(gap.mean) > gap.half:
         return 0
     return -1 if (gap.mean > 0) == (measure in HIGHER_IS_BETTER) else 1
@@ -64,7 +64,7 @@ def verdict(records: Sequence[Record]) -> list[str]:
     sentences.append(
         f"Against the two that also start from the source network, {len(ends)} comparisons over all measures and sizes: "
         f"the learned prior is clearly better in {ends.count(1)}, clearly worse in {ends.count(-1)}, "
-        f"and {ends.count(0)} cannot be told apart (by chance alone, one in twenty would seem clear)."
+        f"and {ends.count(0)} are within the interval (by chance alone, one in twenty would be outside)."
     )
     return sentences
 

@@ -18,7 +18,7 @@ from posterity_studies.shared.intervals import Interval, interval
 
 MARK = {1: "▲", -1: "▼", 0: " "}
 
-KEY = "▲ the learned prior is better, ▼ the other is, beyond the paired 95 % interval; no mark: cannot be told."
+KEY = "▲ the learned prior is better, ▼ the other is, beyond the paired 95 % interval; no mark: within it."
 
 
 def tables(records: Sequence[Record]) -> list[Table]:

@@ -13,7 +13,7 @@ SECONDS = 20
 """How long a scheduler may take to answer."""
 
 
-def spread(study: Study, cells: Sequence[Cell], address: str) -> Generator[Record, None, None]:
+def compute_on_cluster(study: Study, cells: Sequence[Cell], address: str) -> Generator[Record, None, None]:
     """Yield each cell's record as it is finished, in whatever order. Close the iterator to take the rest back.
 
     Workers need posterity and, where a study reads data, the data root; nothing is written there. A cell is lost only with
@@ -30,7 +30,8 @@ def spread(study: Study, cells: Sequence[Cell], address: str) -> Generator[Recor
     try:
         # A key of its own for every cell: Dask would take two calls of equal arguments for one.
         futures = [
-            client.submit(_alone, study.cell, cell, key=f"{cell.study}-{cell.key}", pure=False) for cell in cells
+            client.submit(_with_one_thread, study.cell, cell, key=f"{cell.study}-{cell.key}", pure=False)
+            for cell in cells
         ]
         try:
             for future in as_completed(futures, loop=client.loop):
@@ -41,7 +42,7 @@ def spread(study: Study, cells: Sequence[Cell], address: str) -> Generator[Recor
         client.close()
 
 
-def _alone(function: CellFunction, cell: Cell) -> Record:
+def _with_one_thread(function: CellFunction, cell: Cell) -> Record:
     """A cell on a worker, with one thread, so that its digits are those of any other machine of the kind."""
     with one_thread():
         return record(function, cell)

@@ -88,7 +88,7 @@ class Outcome(StrEnum):
     ours = "beyond the paper"
     """A claim of our own, upheld."""
     unsupported = "not supported"
-    """A claim of our own that the figures do not bear out."""
+    """A claim of our own that the figures do not support."""
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ def compute(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Reco
             for cell in cells:
                 yield record(study.cell, cell)
     else:
-        yield from _spread(study, cells, min(workers, len(cells)))
+        yield from _compute_in_processes(study, cells, min(workers, len(cells)))
 
 
-def _spread(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Record, None, None]:
+def _compute_in_processes(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Record, None, None]:
     """One pipe a worker: whoever answers gets the next cell.
 
     Processes are spawned, not forked: a fork would inherit torch's threads and the lock on the results. When

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from posterity_studies.engine.cluster import spread
+from posterity_studies.engine.cluster import compute_on_cluster
 from posterity_studies.engine.declaration import Preset, Record, Study
 from posterity_studies.engine.ledger import Ledger
 from posterity_studies.engine.processes import compute
 from posterity_studies.errors import NoResults
 
 Watch = Callable[[int, int], None]
-"""Told, at the start and after every cell, how many cells are kept and how many there are."""
+"""Called at the start and after every cell, with how many cells are kept and how many there are."""
 
 
 def ledger(study: Study, folder: Path) -> Ledger:
@@ -41,7 +41,7 @@ def run(
         missing = book.missing(cells)
         kept = len(cells) - len(missing)
         watch(kept, len(cells))
-        source = compute(study, missing, workers) if cluster is None else spread(study, missing, cluster)
+        source = compute(study, missing, workers) if cluster is None else compute_on_cluster(study, missing, cluster)
         with closing(source) as finished:
             for record in finished:
                 book.append(record)

@@ -1,4 +1,4 @@
-"""Small affine changes of images: what a network should not mind."""
+"""Small affine changes of images, under which the class stays the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Affine:
-    """Images turned, stretched, sheared and shifted a little, each by its own chance."""
+    """Images turned, stretched, sheared and shifted a little, each by a random amount of its own."""
 
     def __init__(self, amount: float, seed: int) -> None:
         self.amount, self.generator = amount, torch.Generator().manual_seed(seed)

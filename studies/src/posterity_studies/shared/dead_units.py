@@ -1,7 +1,7 @@
 """Hidden units that no training image activates.
 
-The loss is flat in the weights that lead into a dead unit: curvature of any amount of data says nothing of them, and a
-posterior holds them by γ alone. Drawn with variance τ/γ they bring the unit to life with a value that no image ever caused.
+The loss is flat in the weights that lead into a dead unit. They have no curvature, and their posterior precision is γ alone.
+Drawn with variance τ/γ they make the unit fire with values that no image has caused.
 """
 
 from __future__ import annotations

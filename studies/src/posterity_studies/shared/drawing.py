@@ -24,7 +24,7 @@ TREATMENTS = {
 nearest single pair, as in the paper, with a jitter so that the factors can be decomposed; every term's factors are shrunk."""
 
 
-def noise_of(
+def draw_noise(
     treatment: str, posterior: Gaussian, dead: Mapping[str, Tensor], draws: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
     """Draws around zero from a posterior's blocks."""

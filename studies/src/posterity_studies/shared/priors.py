@@ -1,4 +1,4 @@
-"""The three priors that the paper compares, and the network trained to the mode of its posterior under one."""
+"""The three priors that the paper compares, and a network trained to the mode of its posterior."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from posterity.algebra import scaled_identity
 from posterity.blocks import find_blocks, write_blocks
 from posterity.gaussian import Gaussian
 from posterity.laplace import isotropic, train
-from posterity_studies.shared.networks import fresh, quick
+from posterity_studies.shared.networks import fresh, with_fast_pooling
 from posterity_studies.shared.sources import source_curvature
 from posterity_studies.shared.tasks import Pair
 
@@ -24,7 +24,7 @@ STRENGTHS = [(a, g) for a in (0.001, 0.01, 0.1, 1.0) for g in (30.0, 100.0, 300.
 """(share of the source's curvature, γ) of the priors that certificates without a split declare in advance and pay for."""
 
 
-def prior_of(kind: str, learned: Gaussian, weight: float, precision: float, seed: int = 0) -> Gaussian:
+def build_prior(kind: str, learned: Gaussian, weight: float, precision: float, seed: int = 0) -> Gaussian:
     """weight · (curvature on the source) + precision · identity, around the learned mean or around zero.
 
     The sum is kept as it is: both terms, nothing joined.
@@ -46,11 +46,11 @@ def at_strength(learned: Gaussian, share: float, gamma: float) -> Gaussian:
 
 
 def start(kind: str, learned: Gaussian, seed: int) -> nn.Sequential:
-    """A network at the learned weights, or at fresh ones where the prior knows nothing of them."""
+    """A network at the learned weights, or at random ones for the prior around zero."""
     model = fresh(seed)
     if kind != "zero":
         start_at(model, learned)
-    return quick(model)
+    return with_fast_pooling(model)
 
 
 def start_at(model: nn.Module, prior: Gaussian) -> None:
@@ -58,10 +58,10 @@ def start_at(model: nn.Module, prior: Gaussian) -> None:
     model.load_state_dict(write_blocks(find_blocks(model), {name: mean.float() for name, mean in prior.mean.items()}))
 
 
-def to_the_mode(
+def train_to_mode(
     model: nn.Module, data: Pair, prior: Gaussian | None, seed: int, steps: int = STEPS, **options: Any
 ) -> None:
-    """Train for about this many steps of 256 images, without validation: few images are all needed."""
+    """Train for about this many steps of 256 images, without validation: with few images all are needed for training."""
     epochs = max(1, round(steps / math.ceil(len(data[0]) / 256)))
     settings: dict[str, Any] = {
         "validation": None,

@@ -55,14 +55,14 @@ def _images(name: str) -> Images:
 def _parts(name: str, seed: int, shots: int | None, held: int, tested: int | None) -> tuple[Pair, Pair, Pair]:
     """Training, validation and test images, drawn by class. No image is in two of them."""
     data = _images(name)
-    dice = torch.Generator().manual_seed(1000 + seed)
+    generator = torch.Generator().manual_seed(1000 + seed)
     x, y = data.train
-    order = torch.randperm(len(y), generator=dice)
+    order = torch.randperm(len(y), generator=generator)
     x, y = x[order], y[order]
     rank = _rank_within_class(y)
     validation = rank < held
     training = ~validation if shots is None else (rank >= held) & (rank < held + shots)
-    test = data.test if tested is None else per_class(data.test, tested, dice)
+    test = data.test if tested is None else per_class(data.test, tested, generator)
     return (x[training], y[training]), (x[validation], y[validation]), test
 
 

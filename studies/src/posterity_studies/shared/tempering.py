@@ -28,15 +28,15 @@ def tempered_probabilities(
     draws = len(next(iter(noise.values())))
     totals = {tau: torch.zeros(()) for tau in temperatures}
     for i in range(draws):
-        one = {name: noise[name][i].to(mean[name]) for name in blocks}
+        draw = {name: noise[name][i].to(mean[name]) for name in blocks}
         for tau in temperatures:
-            weights = write_blocks(blocks, {name: mean[name] + math.sqrt(tau) * one[name] for name in blocks})
+            weights = write_blocks(blocks, {name: mean[name] + math.sqrt(tau) * draw[name] for name in blocks})
             totals[tau] = totals[tau] + run_with(network, _prefixed(weights)).softmax(-1)
     return {tau: total / draws for tau, total in totals.items()}
 
 
 @torch.no_grad()
-def draws_of(model: nn.Module, noise: Mapping[str, Tensor], x: Tensor) -> Iterator[Tensor]:
+def drawn_outputs(model: nn.Module, noise: Mapping[str, Tensor], x: Tensor) -> Iterator[Tensor]:
     """The outputs of one drawn network after the other."""
     blocks = find_blocks(model, lambda name, module: name in noise)
     mean = read_blocks(model, blocks)

@@ -1,4 +1,4 @@
-"""The bound over α and β of one posterior: approximated from curvature alone, and with the error that draws really make."""
+"""The bound over α and β of one posterior: approximated from curvature alone, and with the measured error of draws."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
 from posterity.pacbayes import Landscape, catoni_best, one_number
 from posterity_studies.engine.declaration import Arguments, Values
-from posterity_studies.shared.drawing import noise_of
+from posterity_studies.shared.drawing import draw_noise
 from posterity_studies.shared.paper import DELTA
-from posterity_studies.shared.priors import prior_of, start, to_the_mode
+from posterity_studies.shared.priors import build_prior, start, train_to_mode
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
-from posterity_studies.shared.tempering import draws_of
+from posterity_studies.shared.tempering import drawn_outputs
 
 
 def source(arguments: Arguments) -> Recipe:
@@ -28,8 +28,8 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     learned = learned_prior(source(arguments))
     x, y = data_set("notmnist").train
     model = start("learned", learned, seed)
-    prior = prior_of("learned", learned, arguments["weight"], arguments["gamma"], seed).compress()
-    to_the_mode(model, (x, y), prior, seed, steps=arguments["steps"])
+    prior = build_prior("learned", learned, arguments["weight"], arguments["gamma"], seed).compress()
+    train_to_mode(model, (x, y), prior, seed, steps=arguments["steps"])
     curvature = estimate(model, (x, y), KFOC(), generator=generator, progress=False)
     landscape = Landscape.of(prior, model, curvature)
     kept = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[: arguments["measured"]]
@@ -61,7 +61,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
 def gibbs_error(
     model: nn.Module, posterior: Any, x: Tensor, y: Tensor, draws: int, generator: torch.Generator
 ) -> float:
-    """The mean error of single draws: what the theorem speaks of, not the error of their average."""
-    noise = noise_of("free", posterior, {}, draws, generator)
-    wrong = [float((outputs.argmax(-1) != y).double().mean()) for outputs in draws_of(model, noise, x)]
+    """The mean error of single draws, which the theorem bounds; not the error of their average."""
+    noise = draw_noise("free", posterior, {}, draws, generator)
+    wrong = [float((outputs.argmax(-1) != y).double().mean()) for outputs in drawn_outputs(model, noise, x)]
     return sum(wrong) / len(wrong)

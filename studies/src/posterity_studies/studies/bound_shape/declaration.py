@@ -44,7 +44,7 @@ STUDY = Study(
         "error of single draws on training images where the approximation has its Taylor expansion; the KL divergence "
         "is exact in both.",
         "The learned prior is 0.01 times the source's curvature plus γ = 100: with γ near the paper's and a fifth of "
-        "its data the KL divergence alone makes every value one, and there is no shape to see.",
+        "its data the KL divergence alone makes every value one, and the surface is flat.",
         "With exact algebra one number is enough: α = 1 and the β of the last column are least over all α, β and τ.",
     ),
 )

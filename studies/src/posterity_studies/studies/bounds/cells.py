@@ -1,4 +1,4 @@
-"""The rungs of the ladder: each prior is trained once, and every way of choosing its scales is measured on the result."""
+"""The rungs of the ladder: each prior is trained once, and every choice of its scales is measured on the result."""
 
 from __future__ import annotations
 

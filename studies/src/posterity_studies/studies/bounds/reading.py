@@ -1,4 +1,4 @@
-"""The ladder that says something, and whether its rungs go down."""
+"""The ladder at the γ where bounds are below one, and whether its rungs go down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOLERANCE = 0.005
 
 
 def readable(records: Sequence[Record]) -> list[Record]:
-    """The ladder of the largest γ: the paper's own is at one throughout."""
+    """The ladder of the largest γ: at the paper's own every bound is one."""
     largest = max(r.arguments["gamma"] for r in records)
     return [r for r in records if r.arguments["gamma"] == largest]
 

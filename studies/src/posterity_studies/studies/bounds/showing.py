@@ -25,7 +25,7 @@ COLUMNS = [
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
-    """A ladder for each γ: the paper's, and one at which bounds can say something."""
+    """A ladder for each γ: the paper's, and a larger one at which bounds are below one."""
     found = []
     for gamma in sorted({r.arguments["gamma"] for r in records}):
         here = [r for r in records if r.arguments["gamma"] == gamma]

@@ -1,1 +1,1 @@
-"""Calibration after few images: eight methods tuned on the same images, NLL, ECE and foreign images."""
+"""Calibration after few images: eight methods tuned on the same images, NLL, ECE and out-of-distribution images."""

@@ -1,4 +1,4 @@
-"""One method on one small task, tuned on the held-out images: accuracy, NLL, ECE, and how it tells foreign images."""
+"""One method on one small task, tuned on held-out images: accuracy, NLL, ECE, and detection of out-of-distribution images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from posterity_studies.studies.calibration.methods import METHODS
 
 
 @cache
-def foreign(name: str) -> Tensor:
+def ood_images(name: str) -> Tensor:
     """Test images of another set, as MNIST's look."""
     return grey(pixels("cifar10").test[0]) if name == "cifar grey" else images("fashion_mnist").test[0]
 
@@ -44,7 +44,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     values |= {name: float(f"{getattr(scores, name):.5g}") for name in ("accuracy", "nll", "brier", "ece")}
     inside = categorical_entropy(probabilities)
     for name in ("fashion", "cifar grey"):
-        others = foreign(name)
+        others = ood_images(name)
         kept = torch.randperm(len(others), generator=torch.Generator().manual_seed(seed))[: arguments["tested"]]
         values[f"ood {name}"] = float(
             f"{ood_auroc(inside, categorical_entropy(predictor(others[kept], temperature))):.5g}"

@@ -28,8 +28,8 @@ def _cells(
 STUDY = Study(
     id="calibration",
     claim="With few images a learned prior is better calibrated than baselines of the same budget.",
-    data="MNIST ↔ NotMNIST (prior from 10,000 images), LeNet-5, ten images per class; 300 images to tune on; foreign images from "
-    "Fashion-MNIST and CIFAR-10 in grey",
+    data="MNIST ↔ NotMNIST (prior from 10,000 images), LeNet-5, ten images per class; 300 images to tune on; "
+    "out-of-distribution images from Fashion-MNIST and CIFAR-10 in grey",
     grid={
         Preset.smoke: _cells(PAIRS[:1], [1], 1, 2000, 50, ["plain", "learned"]),
         Preset.cpu: _cells(PAIRS, [10], 5, 10000, 300, list(METHODS)),
@@ -45,7 +45,7 @@ STUDY = Study(
         "where there is none), by the NLL on the same 300 held-out images: nine trials each, an ensemble six. "
         "“Trainings” counts the networks that takes, of 100 steps each: an ensemble has three times the budget of the "
         "others.",
-        "Laplace posteriors predict by the linearised network with the probit link. Foreign images are told by the "
+        "Laplace posteriors predict by the linearised network with the probit link. Out-of-distribution images are scored by the "
         "entropy of the prediction, against the test images.",
         "L2-SP is fine-tuning with a quadratic pull to the source's weights: the mode under the isotropic prior at the "
         "mean.",

@@ -1,4 +1,4 @@
-"""Baselines and ours under one roof: each method turns a small task and a strength into a predictor."""
+"""Baselines and the learned prior behind one interface: each method turns a small task and a strength into a predictor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from posterity.laplace import isotropic, update
 from posterity.predictive.linearised import output_moments
 from posterity.predictive.predict import input_batches
 from posterity.predictive.prediction import PROBIT
-from posterity_studies.shared.networks import fresh, quick
-from posterity_studies.shared.priors import prior_of, start, to_the_mode
+from posterity_studies.shared.networks import fresh, with_fast_pooling
+from posterity_studies.shared.priors import build_prior, start, train_to_mode
 from posterity_studies.shared.tasks import Task
 
 Strength = tuple[float, float]
@@ -52,14 +52,14 @@ def _ensemble(task: Task, learned: Gaussian, strength: Strength, seed: int) -> P
 
 def _dropout(task: Task, learned: Gaussian, strength: Strength, seed: int) -> Predictor:
     """Dropout before both hidden linear layers and the last, in training and in thirty passes of prediction."""
-    plain = list(quick(fresh(seed)))
+    plain = list(with_fast_pooling(fresh(seed)))
     layers = [
         part for i, layer in enumerate(plain) for part in ([nn.Dropout(DROPOUT), layer] if i in (7, 9, 11) else [layer])
     ]
     model = nn.Sequential(*layers)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        to_the_mode(model, task.train, isotropic(model, strength[1]), seed, STEPS)
+        train_to_mode(model, task.train, isotropic(model, strength[1]), seed, STEPS)
 
     def predict(x: Tensor, temperature: float) -> Tensor:
         with torch.random.fork_rng(), torch.no_grad():
@@ -75,7 +75,7 @@ def _laplace(kind: str, only: str | None = None) -> Fit:
 
     def fit(task: Task, learned: Gaussian, strength: Strength, seed: int) -> Predictor:
         model = _trained(kind, task, learned, strength, seed)
-        prior = prior_of(kind, learned, *strength, seed)
+        prior = build_prior(kind, learned, *strength, seed)
         prior = prior.restricted([only]) if only else prior
         generator = torch.Generator().manual_seed(seed)
         chosen = {"blocks": [only]} if only else {}
@@ -105,7 +105,7 @@ def _moments(model: nn.Module, posterior: Gaussian, x: Tensor) -> tuple[Tensor, 
 
 def _trained(kind: str, task: Task, learned: Gaussian, strength: Strength, seed: int) -> nn.Sequential:
     model = start(kind, learned, seed)
-    to_the_mode(model, task.train, prior_of(kind, learned, *strength, seed), seed, STEPS)
+    train_to_mode(model, task.train, build_prior(kind, learned, *strength, seed), seed, STEPS)
     return model.eval()
 
 

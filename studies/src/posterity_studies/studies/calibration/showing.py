@@ -1,4 +1,4 @@
-"""A table for each task, and NLL, ECE and foreign images as a figure."""
+"""A table for each task, and NLL, ECE and out-of-distribution detection as a figure."""
 
 from __future__ import annotations
 

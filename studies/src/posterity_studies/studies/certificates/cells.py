@@ -164,7 +164,7 @@ def _network(arguments: Arguments) -> nn.Module:
 def _comparator(
     model: nn.Module, prior: Gaussian, data: tuple[Tensor, Tensor], epochs: int, generator: torch.Generator
 ) -> float:
-    """What one would do without PAC-Bayes: train on four fifths, and bound the error by the other fifth."""
+    """The usual procedure without PAC-Bayes: train on four fifths, and bound the error by the other fifth."""
     order = torch.randperm(len(data[1]), generator=generator)
     held, rest = order[: len(order) // 5], order[len(order) // 5 :]
     start_at(model, prior)
@@ -188,7 +188,7 @@ def _values(c: Certificate) -> dict[str, Any]:
 
 
 def _halved(matrix: Matrix) -> Matrix:
-    """Half the variance: draws from a prior itself are too wild to learn from."""
+    """Half the variance: draws from the prior itself vary too much to learn from."""
     return matrix * 2.0
 
 

@@ -14,8 +14,8 @@ from posterity.predictive import predict
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.datasets import per_class
 from posterity_studies.shared.dead_units import dead_units
-from posterity_studies.shared.drawing import noise_of
-from posterity_studies.shared.priors import prior_of, start, to_the_mode
+from posterity_studies.shared.drawing import draw_noise
+from posterity_studies.shared.priors import build_prior, start, train_to_mode
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tasks import Pair
 from posterity_studies.shared.tempering import accuracy, tempered_probabilities
@@ -34,7 +34,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     learned = learned_prior(source(arguments))
     x, y = _test_images(seed, arguments["tested"])
     model = start(kind, learned, seed)
-    prior = prior_of(kind, learned, 1.0, trained, seed)
+    prior = build_prior(kind, learned, 1.0, trained, seed)
     part = _to_the_mode(model, prior, arguments["shots"], seed, arguments["epochs"])
     curvature = estimate(model, part, KFOC(), generator=generator, progress=False)
     with torch.no_grad():
@@ -43,9 +43,9 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     dead = dead_units(model, part[0])
     values["dead"] = {name: int(which.sum()) for name, which in dead.items()}
     for gamma in arguments["gammas"]:
-        posterior = update(prior_of(kind, learned, 1.0, gamma, seed), model, curvature)
+        posterior = update(build_prior(kind, learned, 1.0, gamma, seed), model, curvature)
         for treatment, taus in arguments["taus"].items():
-            noise = noise_of(treatment, posterior, dead, arguments["draws"], generator)
+            noise = draw_noise(treatment, posterior, dead, arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)
             values |= {
                 f"{treatment} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()
@@ -66,7 +66,7 @@ def _to_the_mode(model: nn.Sequential, prior: Any, shots: int, seed: int, epochs
     data = data_set("notmnist").train
     if shots != ALL:
         part = per_class(data, shots, torch.Generator().manual_seed(seed))
-        to_the_mode(model, part, prior, seed)
+        train_to_mode(model, part, prior, seed)
         return part
     options: dict[str, Any] = {"validation": 0.1, "epochs": epochs, "lr": 1e-3, "progress": False}
     history = train(model, data, prior, generator=torch.Generator().manual_seed(seed), **options)

@@ -69,13 +69,13 @@ STUDY = Study(
         "A dead unit is one that no training image activates: with the learned prior and all images 12 to 16 of 120 and 1 to 5 "
         "of 84. The loss is flat in the weights that lead into it, so no data adds curvature, and in the exact sum they are "
         "drawn with variance τ/γ: 10,000 at τ = 0.1 and γ = 1e-5.",
-        "Two remedies let γ drop out, as it does in the paper's figure. Shrinkage (Gaussian.shrunk) moves every "
+        "With either of two treatments γ has no effect, as in the paper's figure. Shrinkage (Gaussian.shrunk) moves every "
         "Kronecker factor towards its mean eigenvalue and keeps the sum exact. One nearest pair with a jitter of 10 % is what "
         "the paper's algorithm comes to when its factors need that much to be decomposed in float32. The shares were tried on "
         "two seeds before this run; all are shown.",
         "The linearised predictive is shown by its accuracy alone: the probit link hardly ever changes which class "
         "wins. How well it is calibrated is the calibration study's matter.",
         "The paper trains on 54,000 NotMNIST images, we on 10,656: a posterior from five times the data is narrower, "
-        "and bears warmer temperatures.",
+        "and loses less at warm temperatures.",
     ),
 )

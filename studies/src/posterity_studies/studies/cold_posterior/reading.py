@@ -30,7 +30,7 @@ def named(shots: int) -> str:
     return "all images" if shots == ALL else f"{shots} per class"
 
 
-def of(records: Sequence[Record], shots: int) -> list[Record]:
+def with_shots(records: Sequence[Record], shots: int) -> list[Record]:
     return [r for r in records if r.arguments["shots"] == shots]
 
 
@@ -68,14 +68,16 @@ def verdict(records: Sequence[Record]) -> Verdict:
     Reproduced: so on all images, with some treatment of the directions without curvature. Partly: on fewer images only.
     """
     gamma = 1e-5 if 1e-5 in gammas(records) else gammas(records)[0]
-    found = {shots: _remedies(of(records, shots), gamma) for shots in amounts(records)}
+    found = {shots: _remedies(with_shots(records, shots), gamma) for shots in amounts(records)}
     best = {shots: max(remedies, key=_parted) for shots, remedies in found.items() if remedies}
     whole = min(amounts(records))
     lines = "; ".join(
         f"{named(shots)}, {TREATMENTS[r.treatment]}: {r.shown}" for shots, r in sorted(best.items(), reverse=True)
     )
-    exact = Remedy.of(of(records, whole), "free", gamma)
-    linear = [mean_lost(of(records, n), kind, f"{gamma:g} linearised") for n in amounts(records) for kind in PRIORS]
+    exact = Remedy.of(with_shots(records, whole), "free", gamma)
+    linear = [
+        mean_lost(with_shots(records, n), kind, f"{gamma:g} linearised") for n in amounts(records) for kind in PRIORS
+    ]
     worst = max((loss for loss in linear if not math.isnan(loss)), default=math.nan)
     why = (
         "Points of accuracy lost at τ = 0.1 by the learned prior / isotropic at its mean / at zero: "
@@ -122,7 +124,7 @@ def _over_gammas(records: Sequence[Record], best: Mapping[int, Remedy]) -> str:
     """How much γ changes, where there are several."""
     changes = []
     for shots, remedy in best.items():
-        here = of(records, shots)
+        here = with_shots(records, shots)
         for kind in PRIORS:
             losses = [mean_lost(here, kind, f"{remedy.treatment} {g:g} 0.1") for g in gammas(here)]
             losses = [loss for loss in losses if not math.isnan(loss)]

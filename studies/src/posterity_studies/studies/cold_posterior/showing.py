@@ -15,11 +15,11 @@ from posterity_studies.studies.cold_posterior.reading import (
     gammas,
     lost,
     named,
-    of,
     published,
     samples,
     temperatures,
     treatments,
+    with_shots,
 )
 
 SHORT = {"learned": "learned", "mean": "at the mean", "zero": "at zero"}
@@ -31,13 +31,13 @@ def tables(records: Sequence[Record]) -> list[Table]:
     """The claim first, then the curves."""
     made = [_lost(records, shots) for shots in amounts(records)]
     for shots in amounts(records):
-        here = of(records, shots)
+        here = with_shots(records, shots)
         made += [_temperatures(here, shots, gamma) for gamma in gammas(here) if gamma == 1e-5 or len(gammas(here)) == 1]
     return [*made, *_over_gamma(records)]
 
 
 def _lost(records: Sequence[Record], shots: int) -> Table:
-    here = of(records, shots)
+    here = with_shots(records, shots)
     rows = []
     for treatment in treatments(here):
         for gamma in gammas(here):
@@ -71,7 +71,7 @@ def _temperatures(here: Sequence[Record], shots: int, gamma: float) -> Table:
 
 def _over_gamma(records: Sequence[Record]) -> list[Table]:
     """Where γ matters and where it does not: all images, beside the paper's Figure 8."""
-    here = of(records, min(amounts(records)))
+    here = with_shots(records, min(amounts(records)))
     if len(gammas(here)) < 2:
         return []
     rows = []
@@ -90,12 +90,12 @@ def _over_gamma(records: Sequence[Record]) -> list[Table]:
 def draw(records: Sequence[Record]) -> Figure:
     whole, few = min(amounts(records)), max(amounts(records))
     wanted = [(whole, "free"), (whole, "joined 0.1"), (whole, "shrunk 0.1"), (few, "shrunk 0.5")]
-    panels = [panel for panel in dict.fromkeys(wanted) if panel[1] in treatments(of(records, panel[0]))]
+    panels = [panel for panel in dict.fromkeys(wanted) if panel[1] in treatments(with_shots(records, panel[0]))]
     figure = Figure(figsize=(3.1 * (len(panels) + 1), 3.8), layout="constrained")
     axes = figure.subplots(1, len(panels) + 1, sharey=True)
     shown = [g for g in gammas(records) if published(g, "learned")] or gammas(records)
     for axis, (shots, treatment) in zip(axes, panels, strict=False):
-        here = of(records, shots)
+        here = with_shots(records, shots)
         for kind in PRIORS:
             for gamma, line in zip(shown, LINES, strict=False):
                 points = {

@@ -31,17 +31,17 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     if recipe is None:
         stream = split("mnist", seed, held=100)
         training = {"epochs": arguments["epochs"], "stop_after": 99, "lr": 1e-3, "batch_size": 128, "validation": None}
-        return _values(*course(full(arguments["method"], training, seed), stream))
+        return _values(*run_stream(full(arguments["method"], training, seed), stream))
     shots = arguments["shots"]
     stream = split(arguments["target"], seed, shots=shots, held=HELD, tested=TESTED)
     batch = min(64, 2 * shots)
     epochs = max(1, arguments["steps"] * batch // (2 * shots))
     training = {"epochs": epochs, "stop_after": epochs, "lr": 2e-3, "batch_size": batch, "validation": None}
     learned = learned_prior(recipe)
-    return _values(*course(small(arguments["method"], learned, training, seed), stream))
+    return _values(*run_stream(small(arguments["method"], learned, training, seed), stream))
 
 
-def course(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]], list[str], float | None]:
+def run_stream(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]], list[str], float | None]:
     """The matrix of judgements, the setting chosen for each task, and the mean validation NLL where none was."""
     learner, tasks = method.learner, list(stream)
     if isinstance(learner, Joint):
@@ -68,7 +68,7 @@ def _by_whole_streams(method: Method, stream: Stream) -> tuple[list[list[Judgeme
     for name, apply in method.settings:
         learner = copy.deepcopy(method.learner)
         apply(learner)
-        rows, _, held = course(Method(learner), stream)
+        rows, _, held = run_stream(Method(learner), stream)
         assert held is not None
         trials.append((held, name, rows))
     held, name, rows = min(trials, key=lambda trial: trial[0])
@@ -99,7 +99,7 @@ def _learn(method: Method, task: Task) -> str:
 def _which(prior: Gaussian, priors: Sequence[Gaussian], column: int) -> int:
     """Which of the candidates a column's prior came from."""
     found = prior.precision[f"columns.{column}.0"]
-    return next(k for k, one in enumerate(priors) if one.precision["0"] is found)
+    return next(k for k, candidate in enumerate(priors) if candidate.precision["0"] is found)
 
 
 def _all_at_once(method: Method, tasks: list[Task]) -> tuple[list[list[Judgement | None]], list[str], float | None]:

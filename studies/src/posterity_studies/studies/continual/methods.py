@@ -13,8 +13,8 @@ from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic
 from posterity.lenet import lenet5
 from posterity.progressive import BPNN, EWC, PNN, FineTuning, Joint, Learner, OnlineLaplace
-from posterity_studies.shared.networks import fresh, quick
-from posterity_studies.shared.priors import prior_of, start_at
+from posterity_studies.shared.networks import fresh, with_fast_pooling
+from posterity_studies.shared.priors import build_prior, start_at
 
 STRENGTHS: dict[str, list[tuple[float, float]]] = {
     "learned": [(0.01, 0.1), (0.1, 1.0)],
@@ -56,14 +56,14 @@ class Method:
 
 def small(name: str, learned: Gaussian, training: dict[str, Any], seed: int) -> Method:
     """A method on LeNet-5. All start at the learned mean, but for the prior around zero, which starts fresh."""
-    model = quick(lenet5())
+    model = with_fast_pooling(lenet5())
     start_at(model, learned)
     laterals, head = ["3", "7", "9"], "11"
     options: dict[str, Any] = {"training": training, "seed": seed}
     match name.split():
         case ["bpnn", kind]:
-            priors = [prior_of(kind, learned, *s, seed).compress().without(head) for s in STRENGTHS[kind]]
-            model = quick(fresh(seed)) if kind == "zero" else model
+            priors = [build_prior(kind, learned, *s, seed).compress().without(head) for s in STRENGTHS[kind]]
+            model = with_fast_pooling(fresh(seed)) if kind == "zero" else model
             # As many examples as these leave a bound nothing to choose by: the temperature is left to validation.
             learner = BPNN(
                 model, priors[0], laterals, head, scaling=Scales(), temperatures=TEMPERATURES, samples=DRAWS, **options

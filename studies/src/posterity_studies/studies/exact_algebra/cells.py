@@ -1,4 +1,4 @@
-"""What exact sums and one number change: bounds for each choice of scales, and the price of a single pair."""
+"""What exact sums and one number change: bounds for each choice of scales, and what a single pair costs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
 from posterity.pacbayes import Landscape, PerLayer, catoni_best, mcallester, one_number, per_layer
 from posterity_studies.engine.declaration import Arguments, Values
-from posterity_studies.shared.drawing import noise_of
+from posterity_studies.shared.drawing import draw_noise
 from posterity_studies.shared.paper import DELTA
-from posterity_studies.shared.priors import prior_of, start, to_the_mode
+from posterity_studies.shared.priors import build_prior, start, train_to_mode
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tempering import accuracy, tempered_probabilities
 
@@ -31,8 +31,8 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     learned = learned_prior(source(arguments))
     data = data_set("notmnist")
     model = start("learned", learned, seed)
-    prior = prior_of("learned", learned, 0.01, arguments["gamma"], seed).compress()
-    to_the_mode(model, data.train, prior, seed, steps=arguments["steps"])
+    prior = build_prior("learned", learned, 0.01, arguments["gamma"], seed).compress()
+    train_to_mode(model, data.train, prior, seed, steps=arguments["steps"])
     curvature = estimate(model, data.train, KFOC(), generator=generator, progress=False)
     landscape = Landscape.of(prior, model, curvature)
     found = {
@@ -63,7 +63,7 @@ def _single_pair(
     values: dict[str, Any] = {}
     for name, posterior in (("exact", exact), ("pair", pair)):
         values[f"{name} kl"] = round(float(posterior.kl(prior)), 2)
-        noise = noise_of("free", posterior, {}, arguments["draws"], generator)
+        noise = draw_noise("free", posterior, {}, arguments["draws"], generator)
         values[f"{name} sampled"] = accuracy(tempered_probabilities(model, noise, x, [1.0])[1.0], y)
     for block in exact.blocks:
         a, b = exact.precision[block], pair.precision[block]

@@ -11,7 +11,7 @@ ROUNDING = 1e-6
 """Catoni values are kept to six digits."""
 
 
-def of(records: Sequence[Record], gamma: float, key: str) -> list[float]:
+def values_at(records: Sequence[Record], gamma: float, key: str) -> list[float]:
     return [r.values[key] for r in records if r.arguments["gamma"] == gamma]
 
 
@@ -21,13 +21,14 @@ def gammas(records: Sequence[Record]) -> list[float]:
 
 def verdict(records: Sequence[Record]) -> Verdict:
     """Upheld where scales per layer are better in no cell, and at each γ the exact sum's draws are at least as accurate."""
-    best = min(gammas(records), key=lambda g: statistics.mean(of(records, g, "one number catoni")))
+    best = min(gammas(records), key=lambda g: statistics.mean(values_at(records, g, "one number catoni")))
     one, layer, untuned = (
-        statistics.mean(of(records, best, f"{name} catoni")) for name in ("one number", "per layer", "untuned")
+        statistics.mean(values_at(records, best, f"{name} catoni")) for name in ("one number", "per layer", "untuned")
     )
-    exact, pair = (statistics.mean(of(records, best, f"{name} kl")) for name in ("exact", "pair"))
+    exact, pair = (statistics.mean(values_at(records, best, f"{name} kl")) for name in ("exact", "pair"))
     accuracies = {
-        g: [statistics.mean(of(records, g, f"{name} sampled")) for name in ("exact", "pair")] for g in gammas(records)
+        g: [statistics.mean(values_at(records, g, f"{name} sampled")) for name in ("exact", "pair")]
+        for g in gammas(records)
     }
     beaten = sum(r.values["one number catoni"] > r.values["per layer catoni"] + ROUNDING for r in records)
     kept, joined = accuracies[best]

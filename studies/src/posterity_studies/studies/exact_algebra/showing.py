@@ -1,4 +1,4 @@
-"""Bounds by how the scales are chosen, and the price of a single pair: tables and figure."""
+"""Bounds by how the scales are chosen, and what a single pair costs: tables and figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from posterity_studies.engine.declaration import Record, Table
 from posterity_studies.shared.intervals import interval, shown
-from posterity_studies.studies.exact_algebra.reading import gammas, of
+from posterity_studies.studies.exact_algebra.reading import gammas, values_at
 
 CHOICES = {
     "untuned": "α = β = τ = 1",
@@ -28,14 +28,16 @@ def tables(records: Sequence[Record]) -> list[Table]:
     for gamma in gammas(records):
         for choice, name in CHOICES.items():
             row = [
-                shown(*interval(of(records, gamma, f"{choice} {bound}")), digits=4)
+                shown(*interval(values_at(records, gamma, f"{choice} {bound}")), digits=4)
                 for bound in ("catoni", "mcallester")
             ]
             bounds.append([f"{gamma:g}", name, *row])
-        found = {key: of(records, gamma, key) for key in ("exact kl", "pair kl", "exact sampled", "pair sampled")}
+        found = {
+            key: values_at(records, gamma, key) for key in ("exact kl", "pair kl", "exact sampled", "pair sampled")
+        }
         pairs.append([f"{gamma:g}", *(shown(*interval(v)) for v in found.values())])
         for block, name in BLOCKS.items():
-            error, logdet = (of(records, gamma, f"{what} {block}") for what in ("error", "logdet"))
+            error, logdet = (values_at(records, gamma, f"{what} {block}") for what in ("error", "logdet"))
             layers.append(
                 [f"{gamma:g}", name, f"{100 * statistics.mean(error):.2f} %", f"{statistics.mean(logdet):+.3f}"]
             )
@@ -59,8 +61,8 @@ def draw(records: Sequence[Record]) -> Figure:
     figure = Figure(figsize=(10, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for gamma in gammas(records):
-        _dots(left, [of(records, gamma, f"{choice} catoni") for choice in CHOICES], f"γ = {gamma:g}")
-        _dots(right, [of(records, gamma, f"logdet {block}") for block in BLOCKS], f"γ = {gamma:g}")
+        _dots(left, [values_at(records, gamma, f"{choice} catoni") for choice in CHOICES], f"γ = {gamma:g}")
+        _dots(right, [values_at(records, gamma, f"logdet {block}") for block in BLOCKS], f"γ = {gamma:g}")
     left.set_yticks(range(len(CHOICES)), list(CHOICES.values()))
     left.set_xlabel("Catoni value")
     right.set_yticks(range(len(BLOCKS)), list(BLOCKS.values()))

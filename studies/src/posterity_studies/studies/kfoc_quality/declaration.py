@@ -25,7 +25,7 @@ STUDY = Study(
         "Labels are exact (all classes by their probability), so nothing here is noise of sampled labels; intervals are "
         "95 % over networks trained on different splits of scikit-learn's digits.",
         "A batch of 2048 holds all data: there K-FOC is the best that one pair can do. Smaller batches are joined by "
-        "`nearest`, pair after pair; the difference is the price of joining greedily.",
+        "`nearest`, pair after pair; the difference is what joining greedily costs.",
         "KFAC does not depend on the batch size. EKFAC keeps KFAC's eigenvectors and measures their eigenvalues.",
     ),
 )

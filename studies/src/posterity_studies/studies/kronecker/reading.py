@@ -55,7 +55,7 @@ def overall(records: Sequence[Record], method: str) -> Sample:
 def curve(records: Sequence[Record], panel: str, method: str) -> dict[float, Sample]:
     """The error along one panel of Figure 3: `size`, `scale`, `gamma` or `terms`."""
     if panel == "terms":
-        found = {r.arguments["terms"]: _samples(r, method)[0] for r in of(records, "terms")}
+        found = {r.arguments["terms"]: _samples(r, method)[0] for r in in_experiment(records, "terms")}
         return dict(sorted(found.items()))
     groups: dict[float, list[Sample]] = {}
     for point, sample in _decay_samples(records, method):
@@ -65,16 +65,16 @@ def curve(records: Sequence[Record], panel: str, method: str) -> dict[float, Sam
 
 def iterations(records: Sequence[Record], start: str, alike: bool) -> list[Sample]:
     """The error before the first iteration and after each one, from `normal` or `positive` starts."""
-    chosen = (r for r in of(records, "iterations") if r.arguments["alike"] == alike)
+    chosen = (r for r in in_experiment(records, "iterations") if r.arguments["alike"] == alike)
     return [sample for r in chosen for sample in _samples(r, start)]
 
 
-def of(records: Sequence[Record], experiment: str) -> list[Record]:
+def in_experiment(records: Sequence[Record], experiment: str) -> list[Record]:
     return [r for r in records if r.arguments["experiment"] == experiment]
 
 
 def _decay_samples(records: Sequence[Record], method: str) -> Iterator[tuple[dict[str, Any], Sample]]:
-    for r in of(records, "decay"):
+    for r in in_experiment(records, "decay"):
         for gamma, sample in zip(r.arguments["gammas"], _samples(r, method), strict=True):
             yield {**r.arguments, "gamma": gamma}, sample
 
@@ -88,7 +88,7 @@ def _samples(record: Record, name: str) -> list[Sample]:
 
 def verdict(records: Sequence[Record]) -> Verdict:
     """Reproduced: the paper's error within 5 %, and a factor-wise sum at least five times as far off. Partly: one of the two."""
-    if not of(records, "decay"):
+    if not in_experiment(records, "decay"):
         return Verdict(Outcome.not_reproduced, "There are no cells with weight decay yet.")
     ours, guarded = (overall(records, name).mean for name in ("power", "power_guarded"))
     theirs = paper.OVERALL["power"][0]

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from posterity_studies.engine.declaration import Record, Table
 from posterity_studies.studies.kronecker import paper
-from posterity_studies.studies.kronecker.reading import NORMAL_95, Sample, curve, iterations, of, overall
+from posterity_studies.studies.kronecker.reading import NORMAL_95, Sample, curve, in_experiment, iterations, overall
 
 METHODS = {"power": "power method", "sum": "factor-wise sum"}
 
@@ -24,17 +24,17 @@ PANELS = {"size": "size", "scale": "Fisher scale", "gamma": "weight decay", "ter
 def tables(records: Sequence[Record]) -> list[Table]:
     """As many as the records suffice for: overall, by number of terms, by iteration, and by panel of Figure 3."""
     made = []
-    if of(records, "decay"):
+    if in_experiment(records, "decay"):
         made.append(_overall(records))
-    if of(records, "terms"):
+    if in_experiment(records, "terms"):
         made.append(_terms(records))
-    if of(records, "iterations"):
+    if in_experiment(records, "iterations"):
         made.append(_iterations(records))
     return [*made, _panels(records)]
 
 
 def _overall(records: Sequence[Record]) -> Table:
-    sizes = sorted({r.arguments["size"] for r in of(records, "decay")})
+    sizes = sorted({r.arguments["size"] for r in in_experiment(records, "decay")})
     rows = []
     for method, name in METHODS.items():
         published, shown = _published(method, sizes)

@@ -10,7 +10,7 @@ from posterity_studies.studies.regression.showing import draw, tables
 
 STUDY = Study(
     id="regression",
-    claim="A Laplace posterior gives a small regression network honest error bars, from one training.",
+    claim="A Laplace posterior gives a small regression network calibrated error bars, from one training.",
     data="UCI concrete, energy and yacht, standard splits; one hidden layer of 50 units",
     grid={
         Preset.smoke: grid(data=["yacht"], split=[0], epochs=[3]),

@@ -13,8 +13,8 @@ from posterity.laplace import update
 from posterity.predictive import predict
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.dead_units import dead_units
-from posterity_studies.shared.drawing import noise_of
-from posterity_studies.shared.priors import prior_of, start, to_the_mode
+from posterity_studies.shared.drawing import draw_noise
+from posterity_studies.shared.priors import build_prior, start, train_to_mode
 from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.tasks import Task
 from posterity_studies.shared.tempering import accuracy, tempered_probabilities
@@ -41,8 +41,8 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     task = Task.of("notmnist", arguments["shots"], seed, tested=arguments["tested"])
     x, y = task.test
     model = start(kind, learned, seed)
-    prior = prior_of(kind, learned, arguments["weight"], GAMMA, seed)
-    to_the_mode(model, task.train, prior.tempered(1 / arguments["pull"]), seed)
+    prior = build_prior(kind, learned, arguments["weight"], GAMMA, seed)
+    train_to_mode(model, task.train, prior.tempered(1 / arguments["pull"]), seed)
     curvature = estimate(model, task.train, KFOC(), generator=generator, progress=False)
     dead = dead_units(model, task.train[0])
     values: dict[str, Any] = {
@@ -51,9 +51,9 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
         "dead": {name: int(which.sum()) for name, which in dead.items()},
     }
     for gamma in arguments["gammas"]:
-        posterior = update(prior_of(kind, learned, arguments["weight"], gamma, seed), model, curvature)
+        posterior = update(build_prior(kind, learned, arguments["weight"], gamma, seed), model, curvature)
         for treatment, taus in arguments["taus"].items():
-            noise = noise_of(treatment, posterior, dead, arguments["draws"], generator)
+            noise = draw_noise(treatment, posterior, dead, arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)
             values |= {
                 f"{treatment} {gamma:g} {tau:g}": accuracy(probabilities, y) for tau, probabilities in found.items()

@@ -82,16 +82,16 @@ STUDY = Study(
         "Why the exact sum fails at γ = τ = 1e-5: with the learned prior and ten images per class 15 to 21 of 120 and 8 to 17 of "
         "84 hidden units never fire. The loss is flat in the weights that lead into a dead unit, so that no data adds "
         "curvature, and they are drawn with variance τ/γ = 1.",
-        "What holds such directions: a share of what is known of the others. Shrinking every Kronecker factor towards its "
-        "mean eigenvalue (Gaussian.shrunk) makes γ irrelevant, as it is in the paper's Figures 7 and 8, and lets the learned "
-        "prior be drawn at τ = 0.1. Shares of 10, 30 and 50 % were tried on two seeds before this run, and all are shown.",
-        "How the paper may have come by its figures at γ = τ = 1e-5: it joins γ·identity and the curvatures to one nearest pair, "
+        "Such directions need a precision from somewhere else. Shrinking every Kronecker factor towards its mean eigenvalue "
+        "(Gaussian.shrunk) gives them a share of the others', makes γ irrelevant, as it is in the paper's Figures 7 and 8, and "
+        "lets the learned prior be drawn at τ = 0.1. 10, 30 and 50 % were tried on two seeds before this run; all are shown.",
+        "How the paper may have got its figures at γ = τ = 1e-5: it joins γ·identity and the curvatures to one nearest pair, "
         "whose factors cannot be decomposed in float32 without a jitter. With a jitter of 10 % the learned prior works there "
-        "and isotropic ones are at chance with ten images per class, as published; with the least jitter that will do "
+        "and isotropic ones are at chance with ten images per class, as published; with the least jitter that suffices "
         "(1e-6), none works.",
         "Not the reason: the prior 256 times too strong in training, a curvature of the mean loss, a source curvature "
         "100 times larger or smaller (last table).",
-        "The official 60,000 training images of NotMNIST were not to be had: ours are 11,840, none of them in the test "
+        "The official 60,000 training images of NotMNIST were not available: ours are 11,840, none of them in the test "
         "set.",
     ),
 )

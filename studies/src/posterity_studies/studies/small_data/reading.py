@@ -47,13 +47,13 @@ def paper_curve(kind: str) -> dict[int, float]:
     return {int(n): value for n, value in published()["figure 2b"][kind].items()}
 
 
-def plain(records: Sequence[Record]) -> list[Record]:
-    """Cells in our units, not one of the variants."""
+def standard(records: Sequence[Record]) -> list[Record]:
+    """Cells in our units, without the variants."""
     return [r for r in records if r.arguments["weight"] == 1 and r.arguments["pull"] == 1]
 
 
 def samples(records: Sequence[Record], key: str, **wanted: Any) -> list[float]:
-    """One value a seed: what two cells of a seed both tell (the mode's accuracy) counts once."""
+    """One value a seed: what two cells of a seed both hold (the mode's accuracy) counts once."""
     found = {
         r.arguments["seed"]: r.values[key]
         for r in records
@@ -64,13 +64,13 @@ def samples(records: Sequence[Record], key: str, **wanted: Any) -> list[float]:
 
 def curve(records: Sequence[Record], kind: str, key: str) -> dict[int, tuple[float, float]]:
     """Mean and 95 % half-width by images per class."""
-    here = plain(records)
+    here = standard(records)
     sizes = sorted({r.arguments["shots"] for r in here if r.arguments["prior"] == kind})
     found = {n: samples(here, key, prior=kind, shots=n) for n in sizes}
     return {n: interval(values) for n, values in found.items() if values}
 
 
-def needed(accuracy: Curve, level: float) -> float:
+def images_needed(accuracy: Curve, level: float) -> float:
     """Images per class at which a curve first reaches a level, between sizes by a straight line over log n; ∞ if never."""
     before: tuple[int, float] | None = None
     for n, value in sorted(accuracy.items()):
@@ -83,9 +83,9 @@ def needed(accuracy: Curve, level: float) -> float:
     return math.inf
 
 
-def factor(learned: Curve, other: Curve, level: float) -> float:
+def times_fewer(learned: Curve, other: Curve, level: float) -> float:
     """How many times fewer images the learned prior needs; NaN where neither curve gets there."""
-    ours, theirs = needed(learned, level), needed(other, level)
+    ours, theirs = images_needed(learned, level), images_needed(other, level)
     return math.nan if math.isinf(ours) and math.isinf(theirs) else theirs / ours
 
 
@@ -119,7 +119,7 @@ def verdict(records: Sequence[Record]) -> Verdict:
 def _factors(records: Sequence[Record], kind: str, key: str) -> list[float]:
     """At each level, against an isotropic prior."""
     ours, theirs = _means(records, "learned", key), _means(records, kind, key)
-    return [factor(ours, theirs, level) for level in LEVELS]
+    return [times_fewer(ours, theirs, level) for level in LEVELS]
 
 
 def _mode(records: Sequence[Record]) -> str:

@@ -19,12 +19,12 @@ from posterity_studies.studies.small_data.reading import (
     SETTINGS,
     WARM_PAIR,
     curve,
-    factor,
-    needed,
+    images_needed,
     paper_curve,
-    plain,
     published,
     samples,
+    standard,
+    times_fewer,
 )
 
 PANELS = {
@@ -42,7 +42,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
 def _curves(records: Sequence[Record]) -> Table:
     wanted = [PAIR, WARM_PAIR, OURS, EXACT, "map"]
     rows = []
-    sizes = sorted({r.arguments["shots"] for r in plain(records)})
+    sizes = sorted({r.arguments["shots"] for r in standard(records)})
     for n in sizes:
         for kind, name in PRIORS.items():
             ours = [curve(records, kind, key).get(n, (math.nan, math.nan)) for key in wanted]
@@ -67,8 +67,8 @@ def _factors(records: Sequence[Record]) -> Table:
     for name, found in curves:
         row = [name]
         for level in LEVELS:
-            images = _number(needed(found["learned"], level))
-            times = " / ".join(_times(factor(found["learned"], found[k], level)) for k in ("mean", "zero"))
+            images = _number(images_needed(found["learned"], level))
+            times = " / ".join(_times(times_fewer(found["learned"], found[k], level)) for k in ("mean", "zero"))
             row.append(f"{images} ({times})")
         rows.append(row)
     columns = ["", *(f"{level:g} %" for level in LEVELS)]
@@ -83,7 +83,7 @@ def _grid(records: Sequence[Record]) -> list[Table]:
     """Figure 7 where we have it: learned, isotropic at the mean, at zero."""
     theirs = published()["figure 7"]
     rows = []
-    here = plain(records)
+    here = standard(records)
 
     def means(key: str) -> str:
         ours = [samples(here, key, prior=k, shots=10) for k in PRIORS]
@@ -108,7 +108,7 @@ def _pairs(records: Sequence[Record]) -> list[Table]:
     for treatment, title in treatments.items():
         for kind, name in PRIORS.items():
             found = [
-                samples(plain(records), f"{treatment} 1e-05 {t}", prior=kind, shots=10)
+                samples(standard(records), f"{treatment} 1e-05 {t}", prior=kind, shots=10)
                 for t in ("1e-05", "1e-07", "1e-09")
             ]
             if any(found):

@@ -12,7 +12,7 @@ from posterity.laplace import Scales, update
 from posterity.predictive import Scores, predict, score
 from posterity.workflow import learn
 from posterity_studies.engine.declaration import Arguments, Values
-from posterity_studies.shared.priors import prior_of, start, to_the_mode
+from posterity_studies.shared.priors import build_prior, start, train_to_mode
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tasks import Task
 
@@ -49,10 +49,10 @@ def _fair(arguments: Arguments, generator: torch.Generator) -> Values:
     learned = learned_prior(source(arguments))
     trials = []
     for strength in STRENGTHS[kind][:: arguments["skip"]]:
-        prior = prior_of(kind, learned, *strength, seed)
+        prior = build_prior(kind, learned, *strength, seed)
         prior = prior.compress() if strength[0] else prior
         model = start(kind, learned, seed)
-        to_the_mode(model, task.train, prior, seed)
+        train_to_mode(model, task.train, prior, seed)
         trials.append((map_scores(model, task.held_out), strength, prior, model))
     best, strength, prior, model = min(trials, key=lambda trial: trial[0].nll)
     posterior = update(prior, model, estimate(model, task.train, KFOC(), generator=generator, progress=False))
@@ -76,9 +76,9 @@ def _published(arguments: Arguments, generator: torch.Generator) -> Values:
     kind, gamma, tau, seed = arguments["prior"], arguments["gamma"], arguments["tau"], arguments["seed"]
     task = Task.of(arguments["target"], arguments["shots"], seed)
     learned = learned_prior(source(arguments))
-    prior = learned if kind == "learned" else prior_of(kind, learned, 0.0, gamma, seed)
+    prior = learned if kind == "learned" else build_prior(kind, learned, 0.0, gamma, seed)
     model = start(kind, learned, seed)
-    to_the_mode(model, task.train, prior, seed)
+    train_to_mode(model, task.train, prior, seed)
     posterior = update(prior, model, estimate(model, task.train, KFOC(), generator=generator, progress=False))
     x, y = task.test
     sampled = score(predict(model, posterior.tempered(tau), x, samples=30, generator=generator).probs, y)
@@ -92,7 +92,7 @@ def _all_data(arguments: Arguments, generator: torch.Generator) -> Values:
     learned = learned_prior(source(arguments))
     data = data_set(arguments["target"])
     model = start(kind, learned, seed)
-    prior = prior_of(kind, learned, *ONE_STRENGTH[kind], seed)
+    prior = build_prior(kind, learned, *ONE_STRENGTH[kind], seed)
     prior = prior.compress() if kind == "learned" else prior
     options = {"epochs": 15, "lr": 1e-3}
     fit = learn(model, data.train, prior, scales=Scales(), training=options, generator=generator, progress=False)

@@ -72,9 +72,14 @@ STUDY = Study(
         "paper's.",
         "To MNIST, from scikit-learn's digits and from NotMNIST's letters, the learned prior gives a MAP network of "
         "clearly lower NLL than an isotropic one around the same mean. From MNIST to NotMNIST it does not at two images "
-        "per class, and costs accuracy at both: what was learned about digits holds the network back on letters.",
-        "After so few images the posteriors are wide, and the learned one, weak where the source had nothing to say, "
-        "wider: its sampled and linearised predictives are often worse than its MAP network, whatever the temperature "
-        "among the four.",
+        "per class, and costs accuracy at both: what was learned about digits is a disadvantage on letters.",
+        "After so few images the posteriors are wide, and the learned prior's, which has little precision where the source has "
+        "little curvature, is wider: its sampled and linearised predictives are often worse than its MAP network, whatever the "
+        "temperature among the four.",
+        "The paper finds 46.1 % for the learned prior at ten images per class, sampled at γ = τ = 1e-5, where isotropic "
+        "priors are at chance. We find all three at chance there, with γ beside the summed NLL and curvature summed over "
+        "60,000 MNIST images. The small-data study shows why: weights into hidden units that never fire have no "
+        "curvature, and are drawn with variance τ/γ = 1. The MAP networks and the linearised predictive at τ = 1 are at "
+        "68 to 74 %.",
     ),
 )

@@ -9,16 +9,16 @@ from posterity_studies.engine.declaration import Outcome, Record, Verdict
 from posterity_studies.shared.intervals import paired
 
 
-def of(records: Sequence[Record], protocol: str) -> list[Record]:
+def with_protocol(records: Sequence[Record], protocol: str) -> list[Record]:
     return [r for r in records if r.arguments["protocol"] == protocol]
 
 
 def pairs_of(records: Sequence[Record]) -> list[tuple[str, str]]:
-    return sorted({(r.arguments["source"], r.arguments["target"]) for r in of(records, "fair")})
+    return sorted({(r.arguments["source"], r.arguments["target"]) for r in with_protocol(records, "fair")})
 
 
-def on(records: Sequence[Record], pair: tuple[str, str]) -> list[Record]:
-    return [r for r in of(records, "fair") if (r.arguments["source"], r.arguments["target"]) == pair]
+def with_pair(records: Sequence[Record], pair: tuple[str, str]) -> list[Record]:
+    return [r for r in with_protocol(records, "fair") if (r.arguments["source"], r.arguments["target"]) == pair]
 
 
 def by_seed(records: Sequence[Record], shots: int, kind: str, measure: str) -> dict[int, float]:
@@ -37,7 +37,7 @@ def verdict(records: Sequence[Record]) -> Verdict:
     """Upheld where the learned prior is clearly better than a tuned isotropic one in most comparisons, clearly worse in none."""
     better, worse, total = [], [], 0
     for pair in pairs_of(records):
-        here = on(records, pair)
+        here = with_pair(records, pair)
         for shots in sorted({r.arguments["shots"] for r in here}):
             total += 1
             gap = paired(*(by_seed(here, shots, kind, "map nll") for kind in ("learned", "mean")))

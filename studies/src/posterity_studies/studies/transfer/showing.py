@@ -12,7 +12,7 @@ from posterity_studies.shared.intervals import interval, paired, shown
 from posterity_studies.shared.priors import COLOURS, PRIORS
 from posterity_studies.studies.transfer.cells import ONE_STRENGTH
 from posterity_studies.studies.transfer.paper import PAPER
-from posterity_studies.studies.transfer.reading import by_seed, mean, of, on, pairs_of
+from posterity_studies.studies.transfer.reading import by_seed, mean, pairs_of, with_pair, with_protocol
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
@@ -25,7 +25,7 @@ def _fair_tables(records: Sequence[Record]) -> list[Table]:
     made = []
     for source, target in pairs_of(records):
         rows = []
-        here = on(records, (source, target))
+        here = with_pair(records, (source, target))
         for shots in sorted({r.arguments["shots"] for r in here}):
             for kind, name in PRIORS.items():
                 row = [str(shots), name]
@@ -41,7 +41,7 @@ def _fair_tables(records: Sequence[Record]) -> list[Table]:
 
 
 def _published_tables(records: Sequence[Record]) -> list[Table]:
-    here = of(records, "paper")
+    here = with_protocol(records, "paper")
     if not here:
         return []
     rows = []
@@ -56,7 +56,7 @@ def _published_tables(records: Sequence[Record]) -> list[Table]:
 
 
 def _all_data_tables(records: Sequence[Record]) -> list[Table]:
-    here = of(records, "all data")
+    here = with_protocol(records, "all data")
     if not here:
         return []
     rows = []
@@ -77,7 +77,7 @@ def draw(records: Sequence[Record]) -> Figure:
     figure = Figure(figsize=(3.6 * max(1, len(pairs)), 6), layout="constrained")
     axes = figure.subplots(2, max(1, len(pairs)), squeeze=False, sharex=True)
     for column, (source, target) in enumerate(pairs):
-        here = on(records, (source, target))
+        here = with_pair(records, (source, target))
         shots = sorted({r.arguments["shots"] for r in here})
         for row, measure in enumerate(("map accuracy", "linearised nll")):
             axis = axes[row][column]

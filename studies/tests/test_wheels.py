@@ -1,0 +1,78 @@
+"""The two wheels as a stranger meets them: in an empty environment, first the library alone, then the studies beside it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from posterity_studies import STUDIES
+
+ROOT = Path(__file__).parents[2]
+FIT = """
+import torch, posterity as pt
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+x = torch.randn(60, 4)
+fit = pt.learn(model, (x, x[:, :3].argmax(1)), training={"epochs": 2}, progress=False)
+print(fit.predict(x).probs.sum(-1).sub(1).abs().max() < 1e-5)
+"""
+pytestmark = pytest.mark.slow
+
+
+def call(*command, folder, code=0):
+    """What a command prints, run in a folder of its own and without the repository's packages."""
+    inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "POSTERITY_DATA", "VIRTUAL_ENV")}
+    done = subprocess.run(
+        [*map(str, command)], cwd=folder, env={**inherited, "MPLBACKEND": "Agg"}, capture_output=True, text=True
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheels")
+    for project in (ROOT, ROOT / "studies"):
+        call(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, project, folder=folder)
+    library, studies = folder.glob("posterity-*.whl"), folder.glob("posterity_studies-*.whl")
+    return next(library), next(studies)
+
+
+@pytest.fixture(scope="module")
+def bin_folder(tmp_path_factory, wheels):
+    """An environment with the library's wheel and what it depends on."""
+    folder = tmp_path_factory.mktemp("environment")
+    call(sys.executable, "-m", "venv", folder, folder=folder)
+    call(folder / "bin/python", "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheels[0], folder=folder)
+    yield folder / "bin"
+    shutil.rmtree(folder)  # two gigabytes
+
+
+def names(wheel):
+    return zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_library_carries_no_study_and_the_studies_carry_their_results(wheels):
+    assert not [name for name in names(wheels[0]) if "stud" in name or name.endswith((".jsonl", ".png"))]
+    for study in STUDIES:
+        assert f"posterity_studies/results/{study}.jsonl" in names(wheels[1])
+        assert f"posterity_studies/results/{study}.png" in names(wheels[1])
+
+
+def test_the_library_fits_alone_and_the_studies_beside_it_render_the_report(wheels, bin_folder, tmp_path):
+    assert "True" in call(bin_folder / "python", "-c", FIT, folder=tmp_path)
+    answer = call(bin_folder / "posterity", "study", "report", folder=tmp_path, code=2)
+    assert answer.count("\n") == 1
+    assert "pip install posterity-studies" in answer
+    assert "network" in call(bin_folder / "posterity", "certify", "--help", folder=tmp_path)
+
+    call(bin_folder / "python", "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheels[1], folder=tmp_path)
+    page = tmp_path / "page.html"
+    assert f"Report: {page}" in call(bin_folder / "posterity", "study", "report", "--out", page, folder=tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<section") == text.count("<figure") == len(STUDIES)
+    assert "No results yet" not in text
+    assert list(tmp_path.iterdir()) == [page]

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from posterity_studies import Preset, Verdict, find, markdown, report, run, save_figure
+from posterity_studies import STUDIES, Preset, Verdict, find, markdown, report, run, save_figure
 from posterity_studies.shared.sources import data_set, learned_prior
 from posterity_studies.studies.calibration.cells import ood_images
 
@@ -49,8 +49,17 @@ def _forget():
         cached.cache_clear()
 
 
+LONG = {"bounds", "continual-small", "transfer"}
+"""Half a minute each."""
+
+
 @pytest.mark.parametrize(
-    "name", ["bound-shape", "calibration", "cold-posterior", "exact-algebra", "regression", "small-data"]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
+        for name in STUDIES
+        if name != "kronecker"  # which has tests of its own
+    ],
 )
 def test_smoke_preset_goes_from_data_to_verdict(name, miniature, tmp_path):
     study = find(name)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import posterity as pt
+from posterity.errors import NotFinite
 from posterity.laplace import Scales
 from posterity.lenet import lenet5
 from posterity.pacbayes import Landscape, PerLayer, grid_search, one_number, per_layer, tune
@@ -120,6 +121,15 @@ def test_a_source_prior_is_tuned_on_its_own_data():
     learned = pt.update(start, model, curvature, tuned.scales)
     assert float(learned.kl(start)) == pytest.approx(tuned.kl, rel=1e-6)
     assert learned.card.scales["0"] == tuned.scales.of("0")
+
+
+def test_grid_search_passes_over_scales_whose_draws_overflow():
+    model, data, prior, curvature = small_problem()
+    options = {"alphas": (1.0,), "betas": (1.0,), "generator": torch.Generator().manual_seed(0), "progress": False}
+    found = grid_search(prior, model, curvature, data, temperatures=(1e76, 1e-4), **options)
+    assert found.scales.temperature == 1e-4
+    with pytest.raises(NotFinite, match="colder temperatures"):
+        grid_search(prior, model, curvature, data, temperatures=(1e76,), **options)
 
 
 def test_grid_search_finds_what_trying_one_by_one_finds():

@@ -12,6 +12,7 @@ from posterity.algebra import JointEigen, Kronecker, Matrix, ScaledIdentity
 from posterity.bars import bar
 from posterity.curvature import Curvature, Data
 from posterity.curvature.provenance import Provenance
+from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, update
 from posterity.pacbayes.gibbs import gibbs_risk
@@ -61,11 +62,18 @@ def grid_search(
         for scales in bars.track(distinct.values(), description="grid search"):
             precision = {name: _combined(prior, curvature, name, basis, scales) for name, basis in bases.items()}
             posterior = replace(start, precision=precision)
-            risk = gibbs_risk(model, posterior, validation, passes=passes, generator=generator, progress=False)
+            try:
+                risk = gibbs_risk(model, posterior, validation, passes=passes, generator=generator, progress=False)
+            except NotFinite:
+                continue  # drawn so wide that outputs overflow: these scales classify nothing
             if best is None or 1 - risk.error > best.accuracy:
                 best = Trial(scales, 1 - risk.error)
-    if best is None:
+    if not distinct:
         raise ValueError("a grid search needs at least one α, one β and one temperature")
+    if best is None:
+        raise NotFinite(
+            f"none of the {len(distinct):,} posteriors of the grid has draws with finite outputs: try colder temperatures."
+        )
     seen = start.provenance.joined(Provenance.of(validation))
     return Trial(replace(best.scales, provenance=seen), best.accuracy)
 

@@ -57,9 +57,11 @@ def draw(records: Sequence[Record]) -> Figure:
     names = [name for name in ROWS if any(r.arguments["row"] == name for r in records)]
     figure = Figure(figsize=(8, 0.9 + 0.75 * len(names)), layout="constrained")
     axis = figure.subplots()
+    highest = 0.0
     for y, name in enumerate(names):
         bests = [best(r) for r in records if r.arguments["row"] == name]
         gibbs, free, bound = (statistics.mean(v[key] for v in bests) for key in ("gibbs", "free", "bound"))
+        highest = max(highest, bound)
         axis.barh(y, gibbs, color="#0072b2", label="error of one draw" if y == 0 else None)
         axis.barh(y, free - gibbs, left=gibbs, color="#56b4e9", label="confidence (n, δ, draws)" if y == 0 else None)
         axis.barh(y, bound - free, left=free, color="#d55e00", label="KL to the prior" if y == 0 else None)
@@ -68,7 +70,7 @@ def draw(records: Sequence[Record]) -> Figure:
     axis.plot([], [], color="black", linewidth=1.5, label="asked")
     axis.set_yticks(range(len(names)), [ROWS[name][0] for name in names])
     axis.invert_yaxis()
-    axis.set(xlabel="risk", xlim=(0, 0.48))
+    axis.set(xlabel="risk", xlim=(0, max(0.48, 1.15 * highest)))
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, loc="lower right", fontsize=9)
     return figure

@@ -1,5 +1,6 @@
 """The report renders from results alone, needs nothing from elsewhere, and says what became of each claim."""
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -10,11 +11,22 @@ import pytest
 from toy import run_toy, toy
 
 from posterity_studies import STUDIES, Outcome, Verdict, latest, markdown, report
+from posterity_studies.errors import NoResults
 from posterity_studies.folders import SHIPPED
 
 PAGES = Path(__file__).parents[2] / "docs" / "studies"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here: Debian's package chromium has one")
+
+
+def computed():
+    """Studies with results of the cells that they declare now: one that was declared anew has none for a while."""
+    found = []
+    for study in STUDIES.values():
+        with contextlib.suppress(NoResults):
+            latest(study, SHIPPED)
+            found.append(study)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +81,11 @@ def test_study_without_results_says_how_to_get_them(tmp_path):
 
 
 def test_every_verdict_is_an_outcome_with_figures():
-    for study in STUDIES.values():
-        if study.verdict and (SHIPPED / f"{study.id}.jsonl").exists():
-            verdict = study.verdict(latest(study, SHIPPED)[1])
-            assert isinstance(verdict, Verdict)
-            assert verdict.outcome in Outcome
-            assert re.search(r"\d", verdict.why)
+    for study in computed():
+        verdict = study.verdict(latest(study, SHIPPED)[1])
+        assert isinstance(verdict, Verdict)
+        assert verdict.outcome in Outcome
+        assert re.search(r"\d", verdict.why)
 
 
 def test_markdown_page_has_a_row_for_every_row_of_the_tables(tmp_path):
@@ -89,6 +100,8 @@ def test_generated_pages_say_what_the_results_say(path):
     text = path.read_text(encoding="utf-8")
     if not text.startswith(f"# {path.stem}\n"):
         pytest.skip("written by hand")
+    if STUDIES[path.stem] not in computed():
+        pytest.skip("declared anew, and not computed yet")
     assert text == markdown(STUDIES[path.stem], *latest(STUDIES[path.stem], SHIPPED))
 
 
@@ -100,9 +113,8 @@ def _in_browser(page, width, *options):
 @browser
 def test_browser_lays_out_every_section_and_figure(page):
     seen = _in_browser(page, 1400, "--dump-dom")
-    drawn = [s for s in STUDIES if (SHIPPED / f"{s}.jsonl").exists()]
     assert seen.count("<section") == len(STUDIES)
-    assert seen.count("<svg") == len(drawn)
+    assert seen.count("<svg") == len(computed())
 
 
 @browser

@@ -87,8 +87,8 @@ def jobs(name: str, work: Work, load: Workload) -> Jobs:
     if work != "linearised":
         return Jobs(
             lambda: plain_forwards(model, x, load.batch),
-            lambda: posterity.predict(model, ours, x, samples=DRAWS),
-            lambda: posterity.predict(model, ours, x, samples=2),
+            lambda: posterity.predict(model, ours, x, method="sampled", samples=DRAWS),
+            lambda: posterity.predict(model, ours, x, method="sampled", samples=2),
         )
     if name == NAME:
         return Jobs(

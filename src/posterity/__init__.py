@@ -38,7 +38,7 @@ from posterity.pacbayes import (
 from posterity.predictive import Prediction, Scores, ood_auroc, predict, reliability, score, selective_accuracy
 from posterity.progressive import BPNN, PNN, Stream, Task
 from posterity.version import __version__
-from posterity.workflow import Fit, learn, split_prior
+from posterity.workflow import Fit, adapt, learn, split_prior
 
 __all__ = [
     "BPNN",
@@ -68,6 +68,7 @@ __all__ = [
     "Task",
     "Tuned",
     "__version__",
+    "adapt",
     "certify",
     "estimate",
     "gibbs_risk",

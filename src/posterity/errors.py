@@ -44,6 +44,14 @@ class TooLarge(PosterityError):
     """The exact computation would need a dense matrix beyond the stated limit."""
 
 
+class DidNotConverge(PosterityError):
+    """An iteration ended before it reached what it looks for."""
+
+
+class Inconsistent(PosterityError):
+    """A posterior is wider at a training example than one that has seen the example can be."""
+
+
 # --- blocks ----------------------------------------------------------------------------------------
 
 

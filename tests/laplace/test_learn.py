@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -33,12 +35,13 @@ def test_a_fit_holds_what_learning_left_behind():
     fit = pt.learn(model, task(0), training=QUICK, generator=seeded(), progress=False)
     assert fit.model is model
     assert len(fit.history.epochs) == 3
-    assert fit.curvature.count == 54  # a tenth is held out, from the curvature too
-    assert fit.posterior.card.count == 54
-    assert fit.curvature.estimator == pt.KFOC()
+    assert fit.curvature.count == 60  # few examples need none held out
+    assert fit.posterior.card.count == 60
+    assert fit.curvature.estimator == pt.EKFAC()
+    assert fit.function is not None
     assert not any(m.any() for m in fit.prior.mean.values())
     assert float(fit.prior.precision["0"].trace()) == 25.0
-    assert fit.scales == pt.tune_strength(fit.prior, model, fit.curvature)
+    assert fit.scales == pt.Scales()
     by_hand = pt.update(fit.prior, model, fit.curvature, fit.scales)
     for name, matrix in fit.posterior.precision.items():
         assert torch.equal(matrix.dense(), by_hand.precision[name].dense())
@@ -61,14 +64,16 @@ def test_choices_are_passed_on():
     assert fit.curvature.estimator == pt.Diagonal()
     assert fit.scales is scales
     expected = (0.5 * fit.curvature["0"].values + 6.0) / 0.1
-    torch.testing.assert_close(fit.posterior.precision["0"].values, expected.double())
+    torch.testing.assert_close(fit.posterior.precision["0"].total.values, expected.double())
 
 
 def test_the_posterior_becomes_the_prior_over_three_tasks():
     model, prior, seen = network(), None, 0
     for number in range(3):
-        fit = pt.learn(model, task(number), prior, training=QUICK, generator=seeded(number), progress=False)
-        seen += 54
+        fit = pt.learn(
+            model, task(number), prior, head="keep", training=QUICK, generator=seeded(number), progress=False
+        )
+        seen += 60
         assert fit.posterior.card.count == seen
         if prior is not None:
             # Where training starts from and is pulled to: what was known before.
@@ -95,7 +100,7 @@ def test_the_long_form_is_the_same_chain():
 def test_what_is_held_out_in_training_is_held_out_of_the_curvature(form):
     x, y = task(0)
     data = {"tensors": (x, y), "dataset": TensorDataset(x, y), "loader": DataLoader(TensorDataset(x, y), 20)}[form]
-    fit = pt.learn(network(), data, training=QUICK, generator=seeded(), progress=False)
+    fit = pt.learn(network(), data, validation=0.1, training=QUICK, generator=seeded(), progress=False)
     part, held = split(data, 0.1, seeded(fit.history.seed))
     if form == "tensors":
         again = pt.estimate(fit.model, part, pt.KFAC(), progress=False)
@@ -127,13 +132,10 @@ def test_every_estimator_serves(estimator):
 def test_a_learning_that_was_interrupted_goes_on_with_its_own_split(tmp_path):
     """Another process has another seed: the examples held out must be the same ones all the same."""
     path = tmp_path / "run.pt"
-    straight = pt.learn(
-        network(), task(0), training=QUICK | {"checkpoint": tmp_path / "other.pt"}, generator=seeded(5), progress=False
-    )
-    pt.learn(
-        network(), task(0), training=QUICK | {"epochs": 1, "checkpoint": path}, generator=seeded(5), progress=False
-    )
-    resumed = pt.learn(network(), task(0), training=QUICK | {"checkpoint": path}, generator=seeded(77), progress=False)
+    learn = partial(pt.learn, data=task(0), validation=0.1, progress=False)
+    straight = learn(network(), training=QUICK | {"checkpoint": tmp_path / "other.pt"}, generator=seeded(5))
+    learn(network(), training=QUICK | {"epochs": 1, "checkpoint": path}, generator=seeded(5))
+    resumed = learn(network(), training=QUICK | {"checkpoint": path}, generator=seeded(77))
     assert resumed.history == straight.history
     assert resumed.curvature.nll == straight.curvature.nll
 
@@ -145,8 +147,8 @@ def test_a_fit_predicts_and_certifies_by_itself():
     data = (x, (x[:, 0] > 0).long())
     fit = pt.learn(model, data, pt.isotropic(model, 1.0), training={"epochs": 3}, progress=False)
     seed = torch.Generator().manual_seed
-    direct = pt.predict(model, fit.posterior, x, samples=5, generator=seed(1))
-    assert torch.equal(fit.predict(x, samples=5, generator=seed(1)).probs, direct.probs)
+    direct = pt.predict(model, fit.posterior, x, method="sampled", samples=5, generator=seed(1))
+    assert torch.equal(fit.predict(x, method="sampled", samples=5, generator=seed(1)).probs, direct.probs)
     certificate = fit.certify(data, 0.9, passes=2, generator=seed(1), progress=False)
     assert certificate.n == 60
     assert certificate.confidence == 0.9

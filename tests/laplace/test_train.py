@@ -96,6 +96,7 @@ def test_the_prior_counts_once_whatever_the_batch_size(batch_size):
         epochs=1,
         batch_size=batch_size,
         optimiser=lambda p: Listening(p, 0.1),
+        start="model",
         progress=False,
     )
     assert len(seen) == 50 // batch_size
@@ -437,7 +438,7 @@ def test_an_objective_of_ones_own_sees_mean_nll_half_the_quadratic_and_n():
         return nll
 
     expected = (F.cross_entropy(model(x), y).item(), 0.5 * float(prior.quadratic({"": matrix(model)})), 50)
-    pt.train(model, (x, y), prior, validation=None, objective=objective, epochs=1, progress=False)
+    pt.train(model, (x, y), prior, validation=None, objective=objective, epochs=1, start="model", progress=False)
     assert seen == [pytest.approx(expected, rel=1e-10)]
 
 
@@ -470,3 +471,43 @@ def test_augmenting_changes_what_is_trained_on_and_nothing_that_is_watched():
     assert history.final.validation_nll == pytest.approx(float(expected), rel=1e-5)
     with pytest.raises(pt.errors.BadData, match="as many"):
         pt.train(model, data, None, epochs=1, augment=lambda x: x[:3], progress=False)
+
+
+def test_training_starts_at_a_learned_priors_mean_unless_told_otherwise():
+    """With no step taken the network is where training began."""
+    prior = pt.isotropic(logistic(), 1.0, mean={"": torch.full((3, 5), 0.3, dtype=torch.float64)})
+    for start, moved in (("prior", True), ("model", False)):
+        model = logistic()
+        before = matrix(model)
+        pt.train(model, task(), prior, validation=None, epochs=0, start=start, progress=False)
+        assert torch.equal(matrix(model), prior.mean[""] if moved else before)
+    model = logistic()
+    before = matrix(model)
+    pt.train(model, task(), pt.isotropic(model), validation=None, epochs=0, progress=False)
+    assert torch.equal(matrix(model), before)  # zero says nothing of where to start
+    with pytest.raises((ValueError, Exception), match="start"):
+        pt.train(model, task(), prior, epochs=0, start="here", progress=False)
+
+
+def test_polishing_arrives_at_the_mode():
+    model, (x, y) = logistic(), task()
+    prior = strong_prior(model)
+    best = by_lbfgs(prior, x, y)
+    history = pt.train(model, (x, y), prior, validation=None, epochs=0, polish_steps=100, progress=False)
+    assert (matrix(model) - best).abs().max() < 1e-4
+    assert history.slope < 1e-3
+    assert len(history.epochs) == 1
+
+
+def test_the_noise_of_a_regression_is_learned_while_training():
+    torch.manual_seed(0)
+    x = torch.randn(400, 3, dtype=torch.float64)
+    y = x @ torch.randn(3, 1, dtype=torch.float64) + 0.2 * torch.randn(400, 1, dtype=torch.float64)
+    model = torch.nn.Linear(3, 1).double()
+    history = pt.train(
+        model, (x, y), None, pt.GaussianNoise(), validation=None, epochs=200, lr=3e-2, batch_size=100, progress=False
+    )
+    assert isinstance(history.likelihood, pt.GaussianNoise)
+    assert 0.17 < history.likelihood.value**-0.5 < 0.23
+    fixed = pt.train(model, (x, y), None, pt.GaussianNoise(4.0), validation=None, epochs=1, progress=False)
+    assert fixed.likelihood == pt.GaussianNoise(4.0)

@@ -9,7 +9,7 @@ from matrices import STRUCTURES, definite, semidefinite
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.algebra import Basis, JointEigen, Kronecker, KroneckerSum, Matrix
+from posterity.algebra import Basis, Floored, JointEigen, Kronecker, KroneckerSum, Matrix
 from posterity.curvature import KFAC, Categorical, Curvature
 from posterity.errors import BlockMismatch, NotExact
 from posterity.gaussian import Gaussian
@@ -57,7 +57,9 @@ def point(prior: Gaussian) -> dict[str, Tensor]:
 @pytest.mark.parametrize(("alpha", "beta", "tau"), [(1.0, 1.0, 1.0), (0.3, 2.5, 0.1), (7.0, 0.0, 4.0)])
 def test_the_precision_is_the_weighted_sum_over_the_temperature(before, data, alpha, beta, tau):
     prior, new = gaussian(a=STRUCTURES[before](*SHAPE, 0)), CURVATURES[data]()
-    posterior = pt.update(prior, point(prior), curvature(a=new), pt.Scales(alpha, beta, tau))
+    # Two pairs without a floor are exact as a sum; everything else here is exact in one frame too.
+    join = "sum" if data == "kronecker" and before in ("kronecker", "sum of one") else "frame"
+    posterior = pt.update(prior, point(prior), curvature(a=new), pt.Scales(alpha, beta, tau), join=join)
     expected = (beta * new.dense() + alpha * prior.precision["a"].dense()) / tau
     close(posterior.precision["a"].dense(), expected, 1e-13)
     assert torch.equal(posterior.mean["a"], point(prior)["a"])
@@ -80,7 +82,7 @@ def test_a_prior_that_is_a_sum_is_joined_first_and_its_error_told():
     two = KroneckerSum([Kronecker(definite(2, s), definite(3, s + 9)) for s in range(2)])
     prior = gaussian(a=two)
     new = CURVATURES["kronecker"]()
-    posterior = pt.update(prior, point(prior), curvature(a=new))
+    posterior = pt.update(prior, point(prior), curvature(a=new), join="sum")
     joined = prior.compress()
     close(posterior.precision["a"].dense(), joined.precision["a"].dense() + new.dense(), 1e-13)
     off = torch.linalg.norm(joined.precision["a"].dense() - two.dense()) / torch.linalg.norm(two.dense())
@@ -92,7 +94,34 @@ def test_structures_without_an_exact_sum_are_refused_by_name():
     prior = gaussian(a=STRUCTURES["kronecker"](*SHAPE, 0))
     for data in ("diagonal", "rotated"):
         with pytest.raises(NotExact):
-            pt.update(prior, point(prior), curvature(a=CURVATURES[data]()))
+            pt.update(prior, point(prior), curvature(a=CURVATURES[data]()), join="sum")
+
+
+@pytest.mark.parametrize(
+    "before", ["identity", "kronecker", "sum of two", "sum of three", "joint eigen", "diagonal", "dense"]
+)
+@pytest.mark.parametrize("data", list(CURVATURES))
+def test_in_one_frame_trace_and_floor_are_exact_and_the_log_det_never_falls(before, data):
+    prior = gaussian(a=STRUCTURES[before](*SHAPE, 0)).adjusted(floor=0.5)
+    new = CURVATURES[data]()
+    posterior = pt.update(prior, point(prior), curvature(a=new))
+    family = posterior.precision["a"]
+    assert isinstance(family, Floored)
+    assert family.floor == 0.5
+    close(family.trace().double(), (prior.precision["a"].trace() + new.trace()).double(), 1e-12)
+    assert float(torch.linalg.eigvalsh(family.dense().double()).min()) >= 0.5 - 1e-12
+    assert float(family.logdet()) >= float(prior.precision["a"].logdet()) - 1e-9
+
+
+def test_a_prior_used_at_its_own_numbers_is_the_prior_given():
+    prior = gaussian(a=STRUCTURES["identity"](*SHAPE, 0))
+    learned = pt.update(prior, point(prior), curvature(a=CURVATURES["kronecker"]()))
+    assert learned.adjusted().fingerprint() == learned.fingerprint()
+    family = learned.precision["a"]
+    weaker = learned.adjusted(share=0.1, floor=2.0).precision["a"]
+    close(weaker.dense(), 0.1 * family.curvature.dense() + 2.0 * torch.eye(6, dtype=torch.float64), 1e-13)
+    isotropic = learned.adjusted(share=0.0, floor=2.0).precision["a"]
+    close(isotropic.dense(), 2.0 * torch.eye(6, dtype=torch.float64), 1e-13)
 
 
 def test_scales_may_differ_from_block_to_block():

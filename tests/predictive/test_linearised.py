@@ -94,11 +94,14 @@ def test_for_a_linear_model_it_is_exact():
 
 
 @pytest.mark.parametrize("name", ["mlp", "conv"])
-def test_the_probit_link_divides_logits_by_their_spread(name):
+def test_the_probit_link_divides_centred_logits_by_their_spread(name):
     it = case(name)
     posterior = gaussian(it.model, "kronecker")
-    variance = closed_form(name, posterior).diagonal(dim1=-2, dim2=-1)
-    expected = (it.outputs / (1 + math.pi / 8 * variance).sqrt()).softmax(-1)
+    classes = it.outputs.shape[-1]
+    centre = torch.eye(classes, dtype=torch.float64) - 1 / classes
+    variance = (centre @ closed_form(name, posterior) @ centre).diagonal(dim1=-2, dim2=-1)
+    # What is common to all classes is no part of it: the softmax does not see it.
+    expected = ((it.outputs @ centre) / (1 + math.pi / 8 * variance).sqrt()).softmax(-1)
     close(pt.predict(it.model, posterior, it.x, method="linearised").probs, expected)
 
 

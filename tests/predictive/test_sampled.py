@@ -28,7 +28,7 @@ def test_mean_and_variance_of_a_linear_model_are_those_of_the_closed_form():
         pt.estimate(layer, (problem.x, problem.y), pt.KFOC(pt.Exact()), problem.likelihood, progress=False),
     )
     new, n = regression(9, seed=5), 20_000
-    found = pt.predict(layer, posterior, new.x, problem.likelihood, samples=n, generator=seeded())
+    found = pt.predict(layer, posterior, new.x, problem.likelihood, method="sampled", samples=n, generator=seeded())
     variance = (new.design @ torch.linalg.inv(precision) * new.design).sum(1)
     # Five standard errors of a mean and of a variance.
     assert ((found.mean[:, 0] - new.design @ mean).abs() < 5 * (variance / n).sqrt()).all()
@@ -42,7 +42,7 @@ def test_mean_and_variance_of_a_linear_model_are_those_of_the_closed_form():
 def test_it_is_the_average_over_networks_with_the_drawn_weights(name, structure):
     it = case(name)
     posterior = gaussian(it.model, structure, 5.0)
-    found = pt.predict(it.model, posterior, it.x, samples=4, generator=seeded(), keep_draws=True)
+    found = pt.predict(it.model, posterior, it.x, method="sampled", samples=4, generator=seeded(), keep_draws=True)
     draws = posterior.sample(4, generator=seeded())
     blocks = find_blocks(it.model)
     it.model.eval()
@@ -60,7 +60,7 @@ def test_draws_in_several_goes_are_as_many_and_as_spread(monkeypatch):
     it = case("mlp")
     posterior = gaussian(it.model, "kronecker")
     monkeypatch.setattr(module, "DRAWS_AT_ONCE", 3 * posterior.size)
-    found = pt.predict(it.model, posterior, it.x, samples=10, generator=seeded(), keep_draws=True)
+    found = pt.predict(it.model, posterior, it.x, method="sampled", samples=10, generator=seeded(), keep_draws=True)
     assert len(found.draws) == 10
     assert len(torch.unique(found.draws[:, 0, 0])) == 10
 
@@ -79,7 +79,7 @@ def test_a_cold_posterior_is_the_network_itself(method, structure):
 def test_blocks_without_a_gaussian_stay_as_they_are():
     it = case("mlp")
     posterior = gaussian(it.model, "kronecker").without("0")
-    found = pt.predict(it.model, posterior, it.x, samples=3, keep_draws=True, generator=seeded())
+    found = pt.predict(it.model, posterior, it.x, method="sampled", samples=3, keep_draws=True, generator=seeded())
     hidden = torch.tanh(it.model[0](it.x)).detach()
     head = posterior.sample(3, generator=seeded())["2"]
     expected = torch.cat((hidden, torch.ones(len(hidden), 1).double()), 1) @ head.mT

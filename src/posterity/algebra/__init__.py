@@ -4,16 +4,19 @@ from posterity.algebra.base import Matrix
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import DiagonalMatrix
 from posterity.algebra.eigen import Basis, JointEigen
+from posterity.algebra.floored import Floored
 from posterity.algebra.frame import Frame
 from posterity.algebra.identity import ScaledIdentity, scaled_identity
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
+from posterity.algebra.one_frame import as_floored, frame_error, in_one_frame
 from posterity.algebra.power import PowerHistory, power_history, power_method
 
 __all__ = [
     "Basis",
     "DenseMatrix",
     "DiagonalMatrix",
+    "Floored",
     "Frame",
     "JointEigen",
     "Kronecker",
@@ -21,7 +24,10 @@ __all__ = [
     "Matrix",
     "PowerHistory",
     "ScaledIdentity",
+    "as_floored",
     "factorwise_sum",
+    "frame_error",
+    "in_one_frame",
     "mixing_weights",
     "nearest",
     "power_history",

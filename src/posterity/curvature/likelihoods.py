@@ -37,6 +37,10 @@ class Likelihood(ABC):
         """The same at targets drawn from the model. (`targets` says which positions count.)"""
 
     @abstractmethod
+    def fisher_root(self, outputs: Tensor) -> Tensor:
+        """B with B Bᵀ = the Fisher information of each example's outputs: [n, outputs, outputs]."""
+
+    @abstractmethod
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
         """Vectors whose outer products sum to the Fisher information of each example's outputs."""
 
@@ -87,6 +91,11 @@ class Categorical(Likelihood):
         drawn = (p / noise.to(p.device)).argmax(-1)
         return self.residual(outputs, drawn.masked_fill(targets == IGNORED, IGNORED))
 
+    def fisher_root(self, outputs: Tensor) -> Tensor:
+        """diag(√p) − p√pᵀ, whose square is diag(p) − ppᵀ."""
+        p = outputs.softmax(-1)
+        return torch.diag_embed(p.sqrt()) - p[..., :, None] * p.sqrt()[..., None, :]
+
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
         """The Cholesky columns of diag(p) − p pᵀ in closed form: one fewer than classes."""
         if outputs.ndim > 2:
@@ -112,30 +121,46 @@ class Categorical(Likelihood):
 
 @dataclass(frozen=True)
 class GaussianNoise(Likelihood):
-    """Targets are outputs plus normal noise of the given precision (one over the variance), for any number of outputs."""
+    """Targets are outputs plus normal noise of a precision (one over the variance), for any number of outputs.
 
-    precision: float = 1.0
+    Without a precision, verbs that learn find it from the data; all others take 1.
+    """
+
+    precision: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.precision > 0 and math.isfinite(self.precision)):
+        if self.precision is not None and not (self.precision > 0 and math.isfinite(self.precision)):
             raise ValueError(f"a noise precision is positive and finite, not {self.precision}")
+
+    @property
+    def value(self) -> float:
+        """The precision that is computed with."""
+        return 1.0 if self.precision is None else self.precision
+
+    def refitted(self, mean_nll: float, outputs: int) -> GaussianNoise:
+        """The noise of greatest likelihood, from the mean NLL an example under this one: no further pass over the data."""
+        squared = (mean_nll / outputs - 0.5 * math.log(2 * math.pi / self.value)) * 2 / self.value
+        return GaussianNoise(1 / max(squared, 1e-8))
 
     def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         return _same_shape("GaussianNoise", outputs, targets)
 
     def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        constant = 0.5 * math.log(2 * math.pi / self.precision)
-        return 0.5 * self.precision * (outputs - targets).square().sum() + constant * outputs.numel()
+        constant = 0.5 * math.log(2 * math.pi / self.value)
+        return 0.5 * self.value * (outputs - targets).square().sum() + constant * outputs.numel()
 
     def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return self.precision * (outputs - targets)
+        return self.value * (outputs - targets)
 
     def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
         z = torch.randn(outputs.shape, dtype=outputs.dtype, device=generator.device, generator=generator)
-        return self.precision**0.5 * z.to(outputs.device)
+        return self.value**0.5 * z.to(outputs.device)
+
+    def fisher_root(self, outputs: Tensor) -> Tensor:
+        return torch.diag_embed(torch.full_like(outputs, self.value**0.5))
 
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
-        return _per_output(torch.full_like(outputs, self.precision**0.5))
+        return _per_output(torch.full_like(outputs, self.value**0.5))
 
 
 @dataclass(frozen=True)
@@ -160,6 +185,10 @@ class Bernoulli(Likelihood):
         p = outputs.sigmoid()
         u = torch.rand(p.shape, dtype=p.dtype, device=generator.device, generator=generator).to(p.device)
         return p - (u < p).to(p.dtype)
+
+    def fisher_root(self, outputs: Tensor) -> Tensor:
+        p = outputs.sigmoid()
+        return torch.diag_embed((p * (1 - p)).sqrt())
 
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
         p = outputs.sigmoid()

@@ -17,6 +17,8 @@ class Card:
     architecture: str = ""
     """A fingerprint of the network's block names and shapes."""
     likelihood: str = ""
+    classes: tuple[str, ...] = ()
+    """The names of the classes that the head tells apart: a head is handed down only to a task with the same."""
     estimator: str = ""
     count: int = 0
     """How many examples were learned from, over the whole chain of tasks."""

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import JointEigen, KroneckerSum, Matrix, nearest, relative_error
+from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, nearest, relative_error
 from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch
 from posterity.fingerprint import fingerprint
@@ -152,6 +152,15 @@ class Gaussian:
         # Both ways to write it differ by a number, the same for every term of a sum: the one that keeps the trace.
         kept = {name: float(self.precision[name].trace() / matrix.trace()) for name, matrix in grown.items()}
         return replace(self, precision={name: matrix * kept[name] for name, matrix in grown.items()})
+
+    def adjusted(self, share: float | None = None, floor: float | None = None) -> Gaussian:
+        """The same learned prior with another share of its source, or another floor: P = share · curvature + floor · identity.
+
+        A share of 1 is Bayes' rule and 0 the isotropic prior around the same mean. Precisions of other forms are brought to this
+        one, exactly but for sums of several Kronecker products.
+        """
+        families = {name: as_floored(matrix) for name, matrix in self.precision.items()}
+        return replace(self, precision={name: family.adjusted(share, floor) for name, family in families.items()})
 
     def fingerprint(self) -> str:
         """32 hexadecimal digits that differ between Gaussians, by its numbers alone."""

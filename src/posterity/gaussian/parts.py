@@ -12,6 +12,7 @@ from posterity.algebra import (
     Basis,
     DenseMatrix,
     DiagonalMatrix,
+    Floored,
     JointEigen,
     Kronecker,
     KroneckerSum,
@@ -23,7 +24,17 @@ from posterity.errors import DamagedFile, NotStorable
 
 LOOSE = 0.01
 """What a basis may be off from its inverse and its determinant, however ill-conditioned it is."""
-KINDS = ("dense", "diagonal", "identity", "joint eigen", "kronecker", "kronecker sum")
+FLOORED = "floored "
+"""In front of the kind of a curvature that comes with a share and a floor."""
+KINDS = (
+    "dense",
+    "diagonal",
+    "identity",
+    "joint eigen",
+    "kronecker",
+    "kronecker sum",
+    *(FLOORED + kind for kind in ("dense", "diagonal", "identity", "joint eigen")),
+)
 
 
 def take_apart(matrix: Matrix) -> tuple[str, dict[str, Tensor]]:
@@ -33,6 +44,10 @@ def take_apart(matrix: Matrix) -> tuple[str, dict[str, Tensor]]:
             f"the precision is a batch of {'×'.join(map(str, matrix.batch))} matrices: a file holds one for each block."
         )
     match matrix:
+        case Floored():
+            kind, tensors = take_apart(matrix.curvature)
+            numbers = {role: torch.tensor(getattr(matrix, role), dtype=torch.float64) for role in ("share", "floor")}
+            return FLOORED + kind, tensors | numbers
         case Kronecker():
             return "kronecker", {"left.0": matrix.left, "right.0": matrix.right}
         case KroneckerSum():
@@ -66,6 +81,8 @@ def shapes(kind: str, over: tuple[int, int], terms: int, roles: Iterable[str]) -
     The roles found matter for a joint eigenbasis alone, where each side is either orthogonal or comes with its inverse.
     """
     out, inp = over
+    if kind.startswith(FLOORED):
+        return shapes(kind.removeprefix(FLOORED), over, terms, roles) | {"share": (), "floor": ()}
     match kind:
         case "dense":
             return {"values": (out * inp, out * inp)}
@@ -88,6 +105,8 @@ def shapes(kind: str, over: tuple[int, int], terms: int, roles: Iterable[str]) -
 
 def put_together(kind: str, over: tuple[int, int], terms: int, tensors: Mapping[str, Tensor]) -> Matrix:
     """The structure again, from tensors of the right shapes. What a constructor does not check is checked here."""
+    if kind.startswith(FLOORED):
+        return _floored(kind.removeprefix(FLOORED), over, tensors)
     match kind:
         case "dense":
             return DenseMatrix(tensors["values"], over)
@@ -103,6 +122,34 @@ def put_together(kind: str, over: tuple[int, int], terms: int, tensors: Mapping[
             return KroneckerSum([Kronecker(tensors[f"left.{k}"], tensors[f"right.{k}"]) for k in range(terms)])
     checks.positive(tensors["values"], "the joint eigenbasis")
     return JointEigen(_basis(tensors, "left"), _basis(tensors, "right"), tensors["values"])
+
+
+def _floored(kind: str, over: tuple[int, int], tensors: Mapping[str, Tensor]) -> Floored:
+    """A curvature, which may be singular, with its share and floor, whose sum may not."""
+    share, floor = float(tensors["share"]), float(tensors["floor"])
+    if not (0 <= share < math.inf and 0 <= floor < math.inf):
+        raise DamagedFile(f"a share of {share:g} and a floor of {floor:g}: both must be at least 0 and finite.")
+    curvature: Matrix
+    match kind:
+        case "dense":
+            curvature = DenseMatrix(tensors["values"], over)
+        case "diagonal":
+            curvature = DiagonalMatrix(tensors["values"])
+        case "identity":
+            curvature = ScaledIdentity(tensors["scale"], over)
+        case _:
+            curvature = JointEigen(_basis(tensors, "left"), _basis(tensors, "right"), tensors["values"])
+    matrix = Floored(curvature, share, floor)
+    match matrix.total:
+        case ScaledIdentity() as total:
+            checks.positive(total.scale, "the identity's scale")
+        case DiagonalMatrix() | JointEigen() as total:
+            checks.positive(total.values, "the precision")
+    if kind != "dense":
+        lowest = tensors["scale" if kind == "identity" else "values"].min()
+        if float(lowest) < 0:
+            raise DamagedFile(f"a curvature with the eigenvalue {float(lowest):.2e}: none may be negative.")
+    return matrix
 
 
 def _basis(tensors: Mapping[str, Tensor], side: str) -> Basis:

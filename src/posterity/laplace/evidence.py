@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from posterity.algebra import (
     DenseMatrix,
     DiagonalMatrix,
+    Floored,
     JointEigen,
     Kronecker,
     KroneckerSum,
     Matrix,
     ScaledIdentity,
     checks,
+    in_one_frame,
 )
 from posterity.curvature import Curvature
 from posterity.errors import NotExact
@@ -37,6 +39,12 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
     log det(βF + αP) − log det P = Σ ln(βE + α), tr P(βF + αP)⁻¹ = Σ 1/(βE + α), and so on.
     """
     prior, curvature = _single(prior), _single(curvature)
+    if isinstance(prior, JointEigen) and not isinstance(curvature, DenseMatrix):
+        # No basis serves both: in the frame of their sum each keeps its exact diagonal.
+        frame = in_one_frame([prior, curvature])
+        assert isinstance(frame, JointEigen)
+        bases = frame.left.matrix.mT, frame.right.matrix.mT
+        return curvature.diagonal_in(*bases).double() / prior.diagonal_in(*bases).double()
     match prior, curvature:
         case Kronecker(), Kronecker():
             return prior.to(dtype=torch.float64).joint(curvature).values
@@ -60,7 +68,9 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
 
 
 def _single(matrix: Matrix) -> Matrix:
-    """A sum of one term is that term."""
+    """A sum of one term is that term, and a curvature with its floor one matrix."""
+    if isinstance(matrix, Floored):
+        return matrix.total
     return matrix.terms[0] if isinstance(matrix, KroneckerSum) and len(matrix.terms) == 1 else matrix
 
 

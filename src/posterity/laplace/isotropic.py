@@ -87,14 +87,15 @@ def _of_matrices(mean: Mapping[str, Tensor]) -> Provenance:
     return Provenance.none()
 
 
-def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Gaussian:
+def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0, *, new_head: bool | None = None) -> Gaussian:
     """The prior as this network needs it: blocks in the network's order, and a new head where the head has another size.
 
     The last block may differ in its number of outputs: it has no counterpart in the prior and gets an isotropic one around
-    zero, which is said in the log. Any other difference is a `BlockMismatch`.
+    zero, which is said in the log. `new_head=True` gives it that in any case, `False` never. Any other difference is a
+    `BlockMismatch`.
     """
     names = {name for name, _ in model.named_modules()}
-    head = _head(model)
+    head = head_name(model)
     known_names = [name for name in prior.blocks if name in names or name.rpartition(".")[0] in names]
     try:
         found = find_blocks(model, named([*known_names, *([head] if head else [])]))
@@ -103,9 +104,9 @@ def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Ga
     mean, precision = {}, {}
     for name, block in found.items():
         known = prior.precision[name].shape if name in prior.mean else None
-        if known == block.shape:
+        if known == block.shape and not (new_head and name == head):
             mean[name], precision[name] = prior.mean[name], prior.precision[name]
-        elif name == head and (known is None or known[1] == block.shape[1]):
+        elif name == head and new_head is not False and (known is None or known[1] == block.shape[1]):
             log.info('block "%s" is a new head: isotropic prior around zero, precision %g', name, head_precision)
             mean[name] = torch.zeros(block.shape, dtype=next(model.parameters()).dtype)
             precision[name] = scaled_identity(head_precision, block.shape)
@@ -119,7 +120,7 @@ def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0) -> Ga
     return Gaussian(mean, precision, prior.card)
 
 
-def _head(model: nn.Module) -> str | None:
+def head_name(model: nn.Module) -> str | None:
     """The last linear layer: what a new task replaces."""
     linear = [
         name for name, module in model.named_modules() if type(module) is nn.Linear and module.weight.requires_grad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from posterity.bars import bar
 from posterity.blocks import find_blocks, named
 from posterity.blocks.modes import evaluating
-from posterity.curvature import Categorical, Data, Likelihood
+from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, check_data
 from posterity.curvature.likelihoods import IGNORED
 from posterity.curvature.past import sign
@@ -22,6 +23,7 @@ from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.fingerprint import fingerprint
 from posterity.gaussian import Gaussian
+from posterity.laplace.arriving import NotAtMode, Start, epochs_for, move_to_prior, patience, polish, slope
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.isotropic import fitted
 from posterity.laplace.learned_from import data_seen, start_seen
@@ -32,6 +34,9 @@ Objective = Callable[[Tensor, Tensor, int], Tensor]
 
 Augment = Callable[[Tensor], Tensor]
 """New inputs for old, the same number of them: shifted or turned images, say."""
+
+ARRIVED = 0.05
+"""A mean objective whose gradient has a smaller norm than this is at its mode, as far as predictions can tell."""
 
 Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
@@ -46,6 +51,8 @@ class Epoch:
     validation_nll: float
     validation_accuracy: float
     lr: float
+    noise: float | None = None
+    """The noise precision of a regression after the epoch, where it is learned."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,10 @@ class History:
     """Of the run: with it `split` gives the same two parts of the data again."""
     provenance: Provenance = field(default_factory=Provenance.none, repr=False, compare=False)
     """What the trained weights have seen: the data, what was held out, the prior's past and that of the first weights."""
+    likelihood: Likelihood | None = None
+    """What was trained with in the end: the noise of a regression may have been learned."""
+    slope: float | None = None
+    """The norm of the objective's gradient in summed nats, where the last steps were taken on all examples at once."""
 
     @property
     def final(self) -> Epoch:
@@ -77,7 +88,7 @@ def train(
     likelihood: Likelihood | None = None,
     *,
     validation: float | Data | None = 0.1,
-    epochs: int = 100,
+    epochs: int | None = None,
     batch_size: int = 256,
     lr: float = 5e-4,
     optimiser: Optimiser | None = None,
@@ -87,6 +98,8 @@ def train(
     objective: Objective = map_objective,
     augment: Augment | None = None,
     head_precision: float = 1.0,
+    start: Start = "prior",
+    polish_steps: int = 0,
     device: torch.device | str | None = None,
     checkpoint: str | Path | None = None,
     generator: torch.Generator | None = None,
@@ -100,8 +113,14 @@ def train(
     `augment(inputs)` changes the inputs of every training batch, by chance as a rule; what is held out, hashed or measured stays
     as it is. With `checkpoint`, every epoch is saved to that file; a run that finds it goes on from there, to the same bits.
     Under torchrun each process takes its part of every batch and all end with the same weights.
+
+    Without a number of epochs there are at least a hundred, and as many as make 1,500 steps. Training starts at the mean of a
+    learned prior (`start="model"` keeps the network's weights; so does a prior around zero). With `polish_steps`, L-BFGS on all
+    examples at once goes the last part of the way. The noise of `GaussianNoise()` is estimated anew after every epoch.
     """
     likelihood = likelihood or Categorical()
+    if start not in ("prior", "model"):
+        raise ValueError(f'start is "prior" or "model", not "{start}"')
     check_data(data)
     workers = Workers.here()
     state = Checkpoint(checkpoint, workers)
@@ -113,7 +132,15 @@ def train(
     training, held_out = split(data, validation, shuffle)
     source = Source(training, batch_size, shuffle)
     held = None if held_out is None else Source(held_out, 1024, None)
-    penalty = None if prior is None else PriorPenalty(fitted(prior, model, head_precision), model)
+    if prior is not None:
+        prior = fitted(prior, model, head_precision)
+        if start == "prior":
+            move_to_prior(model, prior)
+    penalty = None if prior is None else PriorPenalty(prior, model)
+    batches = max(1, -(-source.count // batch_size))
+    if epochs is None:
+        epochs = epochs_for(batches)
+        halve_after, stop_after = patience(halve_after, batches), patience(stop_after, batches)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optim = optimiser(parameters) if optimiser else torch.optim.Adam(parameters, lr=lr)
     goal = _Goal(model, parameters, likelihood, penalty, objective, source, workers, clip)
@@ -132,6 +159,9 @@ def train(
     settings["the data"] = told.fingerprint if told.is_known else "not the same each time"
     seen = told.joined(start_seen(model, prior))
     state.start(model, optim, [shuffle, *source.generators], settings)
+    learned_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
+    if learned_noise and state.epochs:
+        goal.likelihood = GaussianNoise(state.epochs[-1].noise)
     modes = {module: module.training for module in model.modules()}
     bars = bar()
     bars.disable = not progress
@@ -155,26 +185,72 @@ def train(
                         "DataLoader, a Dataset or a list."
                     )
                 share_statistics(model, workers)
-                held_nll, held_accuracy = (math.nan, math.nan) if held is None else evaluate(model, held, likelihood)
+                noise = None
+                if isinstance(goal.likelihood, GaussianNoise) and learned_noise:
+                    goal.likelihood = goal.likelihood.refitted(sums.nll, goal.outputs)
+                    noise = goal.likelihood.value
+                held_nll, held_accuracy = (
+                    (math.nan, math.nan) if held is None else evaluate(model, held, goal.likelihood)
+                )
                 watched = sums.objective if held is None else held_nll
                 if not math.isfinite(watched):
                     raise NotFinite(
                         f"the held-out loss after epoch {len(state.epochs)} is {watched}: look for bad inputs, or lower lr."
                     )
                 rate = optim.param_groups[0]["lr"]
-                state.note(Epoch(sums.objective, sums.nll, sums.accuracy, held_nll, held_accuracy, rate), watched)
+                state.note(
+                    Epoch(sums.objective, sums.nll, sums.accuracy, held_nll, held_accuracy, rate, noise), watched
+                )
                 if state.stale and state.stale % halve_after == 0:
                     for group in optim.param_groups:
                         group["lr"] /= 2
                 state.save()
                 bars.update(task, completed=len(state.epochs), description=f"training  {_line(state.epochs[-1])}")
         state.restore_best()
+        slope_left = None
+        if polish_steps:
+            last, slope_left = _polished(model, goal, source, where, polish_steps)
+            state.note(last, -math.inf)
     finally:
         for module, mode in modes.items():
             module.training = mode
         # Also after an error: weights that were trained for a while have seen the data.
         sign(model, seen)
-    return History(tuple(state.epochs), state.best, state.seed, seen)
+    return History(tuple(state.epochs), state.best, state.seed, seen, goal.likelihood, slope_left)
+
+
+def _polished(model: nn.Module, goal: _Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:
+    """Down to the mode on all examples at once; the slope that is left, in summed nats, with a warning if it is no mode."""
+    model.eval()
+    everything = list(source)
+    whole = replace(
+        everything[0],
+        positional=tuple(
+            torch.cat([b.positional[i] for b in everything]) for i in range(len(everything[0].positional))
+        ),
+        named={key: torch.cat([b.named[key] for b in everything]) for key in everything[0].named},
+        targets=torch.cat([b.targets for b in everything]),
+    )
+    goal.take(whole, where)
+    before = goal()
+    kept = [p.detach().clone() for p in goal.parameters]
+    polish(goal.parameters, goal, steps)
+    after = goal()
+    if not after <= before:
+        with torch.no_grad():
+            for p, old in zip(goal.parameters, kept, strict=True):
+                p.copy_(old)
+        goal()
+    left = slope(goal.parameters) * source.count
+    if left > ARRIVED * source.count:
+        warnings.warn(
+            f"training ended {left / source.count:.2g} nats an example and unit of weight away from a flat place: more "
+            "polish_steps, or a stronger prior, would bring it to the mode.",
+            NotAtMode,
+            stacklevel=3,
+        )
+    value, nll, accuracy = goal.seen[-1]
+    return Epoch(value, nll, accuracy, math.nan, math.nan, math.nan), left
 
 
 def _augmented(batch: Batch, augment: Augment) -> Batch:
@@ -219,6 +295,7 @@ class _Goal:
         for p in self.parameters:
             p.grad = None
         outputs, targets = self.likelihood.check(self.batch.outputs(self.model), self.batch.targets)
+        self.outputs = outputs.numel() // max(1, len(outputs))
         nll = self.likelihood.nll(outputs, targets) / self.count
         half = torch.zeros_like(nll) if self.penalty is None else self.penalty()
         right = _right(outputs, targets)

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import JointEigen, Kronecker, KroneckerSum, Matrix, nearest, relative_error
+from posterity.algebra import (
+    Floored,
+    JointEigen,
+    Kronecker,
+    KroneckerSum,
+    Matrix,
+    ScaledIdentity,
+    as_floored,
+    frame_error,
+    in_one_frame,
+    nearest,
+    relative_error,
+)
 from posterity.blocks import find_blocks, named, read_blocks
 from posterity.curvature import Curvature
 from posterity.curvature.past import matrices_digest, past_of
@@ -18,16 +31,43 @@ from posterity.gaussian import Gaussian
 from posterity.laplace.scales import Scales
 from posterity.version import __version__
 
+Join = Literal["frame", "sum"]
+
 
 def update(
-    prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature, scales: Scales | None = None
+    prior: Gaussian,
+    model: nn.Module | Mapping[str, Tensor],
+    curvature: Curvature,
+    scales: Scales | None = None,
+    *,
+    join: Join = "frame",
 ) -> Gaussian:
-    """The Laplace posterior: mean at the model's weights, precision (β·curvature + α·prior)/τ, exactly.
+    """The Laplace posterior: mean at the model's weights, precision (β · curvature + α · prior)/τ.
 
-    `model` is the trained network, or its blocks' matrices. The sum of two terms stays a sum: nothing is approximated, and
-    `JointEigen` makes it cheap. Where a third term comes, two have to become one by `nearest`, and the posterior's card tells the
-    relative error of that: the two curvatures, where the prior is γ·identity plus a pair; else the prior's own two terms.
+    "frame" keeps the form of a learned prior, share · curvature + floor · identity, with the curvatures of prior and data in
+    one eigenframe: exact after an isotropic prior, close after others, never below the floor, and closed under updates. The
+    posterior's card tells what was given up, as a relative error in Frobenius norm. "sum" is the paper's way: the sum
+    of two terms stays a sum, and where a third comes, two become the nearest Kronecker pair, which can lose the floor.
+
+    Args:
+        prior: what was believed before the data.
+        model: the trained network, or its blocks' matrices.
+        curvature: of the data, from `estimate`.
+        scales: α, β and τ; all 1 is Bayes' rule.
+        join: how a sum of more terms than one structure holds becomes one.
+
+    Returns:
+        The posterior, a `Gaussian` that can be the next prior.
+
+    Raises:
+        BlockMismatch: where prior, network and curvature speak of different layers.
+
+    Example:
+        >>> curvature = pt.estimate(model, data, pt.EKFAC())
+        >>> posterior = pt.update(prior, model, curvature)
     """
+    if join not in ("frame", "sum"):
+        raise ValueError(f'join is "frame" or "sum", not "{join}"')
     scales = scales or Scales()
     mean = block_means(prior, model)
     precision: dict[str, Matrix] = {}
@@ -36,7 +76,10 @@ def update(
         alpha, beta, temperature = scales.of(name)
         old, new = prior.precision[name], block_curvature(curvature, prior, name).to(dtype=torch.float64)
         old, new = old * (alpha / temperature), new * (beta / temperature)
-        precision[name], errors[name] = _two_terms(old, new) if beta else (old, None)
+        if join == "frame":
+            precision[name], errors[name] = _one_frame(old, new if beta else None)
+        else:
+            precision[name], errors[name] = _two_terms(old, new) if beta else (old, None)
     card = replace(
         prior.card,
         count=prior.card.count + curvature.count,
@@ -65,8 +108,22 @@ def depends_on(
     return together([*parts, Provenance.unknown("its mean was given as matrices")])
 
 
+def _one_frame(old: Matrix, new: Matrix | None) -> tuple[Matrix, float | None]:
+    """Floor apart, curvatures in one eigenframe; and the relative error of that where there are two of them."""
+    family = as_floored(old)
+    if new is None:
+        return family, None
+    before = family.curvature * family.share
+    empty = family.share == 0 or (isinstance(before, ScaledIdentity) and not float(before.scale))
+    joined = in_one_frame([new] if empty else [before, new])
+    exact = empty or not isinstance(joined, JointEigen)
+    error = None if exact else frame_error([before, new], joined)
+    return Floored(joined, 1.0, family.floor), error
+
+
 def _two_terms(old: Matrix, new: Matrix) -> tuple[Matrix, float | None]:
     """old + new with at most two terms, and the relative error of joining if there was any."""
+    old = old.total if isinstance(old, Floored) else old
     if isinstance(old, JointEigen):
         pair = nearest(old)
         return pair + new, float(relative_error(old, pair))

@@ -47,7 +47,7 @@ def grid_search(
     (cα, cβ, cτ) is the same posterior for every c, so that each posterior is tried once however often the grid has it.
     """
     prior = prior if prior.is_compressed else prior.compress()
-    start = update(prior, model, curvature)
+    start = update(prior, model, curvature, join="sum")
     bases = {name: _joint(prior.precision[name], curvature[name]) for name in prior.blocks}
     distinct = {
         (f"{a / t:.9e}", f"{b / t:.9e}"): Scales(a, b, t)

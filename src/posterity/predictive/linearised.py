@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -10,12 +11,14 @@ from torch import Tensor, nn
 
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call, Recorder, find_blocks, named, watched, write_blocks
-from posterity.curvature import Bernoulli, GaussianNoise, Likelihood
+from posterity.curvature import Categorical, Likelihood
 from posterity.curvature.base import positions, rows
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotExact
 from posterity.gaussian import Gaussian
-from posterity.predictive.prediction import PROBIT, Prediction, from_outputs
+from posterity.kernel import Calibration, Link, Moments, normal_draws
+from posterity.predictive.function import from_moments
+from posterity.predictive.prediction import Prediction
 
 PIECE = 1 << 20
 """Entries of gradients at a time (8 MB in float64): while they are whitened and multiplied they stay in the cache."""
@@ -26,8 +29,9 @@ def linearised(
     gaussian: Gaussian,
     inputs: list[Batch],
     likelihood: Likelihood,
+    calibration: Calibration,
+    kind: Link,
     samples: int,
-    link: str,
     generator: torch.Generator | None,
     keep: bool,
 ) -> Prediction:
@@ -36,21 +40,37 @@ def linearised(
     One forward and one backward pass an output. For a layer with one position an example the covariance of two outputs
     is Σ_i s_i s'_i (Σ_j a_j²/v_ij) in the precision's frame; other layers take gradients in bounded pieces.
     """
-    moments = [output_moments(model, gaussian, batch) for batch in inputs]
-    mean, covariance = torch.cat([m for m, _ in moments]), torch.cat([c for _, c in moments])
-    shape = mean.shape
-    if isinstance(likelihood, GaussianNoise):
-        variance = covariance.diagonal(dim1=-2, dim2=-1).reshape(shape).to(mean.dtype)
-        noise = torch.full_like(mean, 1 / likelihood.precision)
-        kept = _draws(mean, covariance, samples, generator) if keep else None
-        return Prediction(mean, variance, noise, likelihood, mean, kept)
-    draws = _draws(mean, covariance, samples, generator)
-    closed = None
-    if link == "probit":
-        spread = covariance.diagonal(dim1=-2, dim2=-1).reshape(shape).to(mean.dtype)
-        moderated = mean / (1 + PROBIT * spread).sqrt()
-        closed = moderated.sigmoid() if isinstance(likelihood, Bernoulli) else moderated.softmax(-1)
-    return from_outputs(draws, likelihood, mean, keep, closed)
+    found = [output_moments(model, gaussian, batch) for batch in inputs]
+    outputs, covariance = torch.cat([m for m, _ in found]), torch.cat([c for _, c in found])
+    mean = outputs.double().reshape(len(outputs), -1)
+    if outputs.ndim > 2 and isinstance(likelihood, Categorical):
+        mean, covariance = _by_position(mean, covariance, outputs.shape[-1])
+    prediction = from_moments([Moments(1.0, mean, covariance, calibration)], likelihood, kind, samples, generator)
+    draws = normal_draws(mean, calibration.tau * covariance, samples, generator) if keep else None
+    return _shaped(prediction, outputs, draws).to(outputs.dtype)
+
+
+def _by_position(
+    mean: Float[Tensor, "n outputs"], covariance: Float[Tensor, "n outputs outputs"], classes: int
+) -> tuple[Float[Tensor, "rows classes"], Float[Tensor, "rows classes classes"]]:
+    """Every position of an example (a token, say) by itself."""
+    blocks = covariance.unflatten(2, (-1, classes)).unflatten(1, (-1, classes))  # n, t, classes, t, classes
+    own = blocks.diagonal(dim1=1, dim2=3).movedim(-1, 1)
+    return mean.reshape(-1, classes), own.reshape(-1, classes, classes)
+
+
+def _shaped(prediction: Prediction, outputs: Tensor, draws: Tensor | None) -> Prediction:
+    """As the network's outputs are shaped: one number an output, or one for all classes of a position."""
+
+    def like(x: Tensor) -> Tensor:
+        for shape in (outputs.shape, outputs.shape[:-1]):
+            if x.numel() == shape.numel():
+                return x.reshape(shape)
+        return x
+
+    fields = {name: like(getattr(prediction, name)) for name in ("mean", "epistemic", "aleatoric", "logits", "unknown")}
+    kept = None if draws is None else draws.reshape(len(draws), *outputs.shape)
+    return replace(prediction, **fields, draws=kept)  # type: ignore[arg-type]
 
 
 def output_moments(
@@ -129,15 +149,3 @@ class _Jacobian:
             white = self.precision.whiten(gradients).flatten(2)
             parts.append(white @ white.mT)
         return torch.cat(parts)
-
-
-def _draws(
-    mean: Tensor, covariance: Float[Tensor, "n outputs outputs"], samples: int, generator: torch.Generator | None
-) -> Float[Tensor, "draws n ..."]:
-    """Outputs drawn from their normal; a covariance of less than full rank is no trouble to its eigenvectors."""
-    values, vectors = torch.linalg.eigh(covariance)
-    root = vectors * values.clamp_min(0).sqrt()[..., None, :]
-    flat = mean.reshape(len(mean), -1)
-    where = mean.device if generator is None else generator.device
-    z = torch.randn(samples, *flat.shape, 1, dtype=torch.float64, device=where, generator=generator).to(mean.device)
-    return (flat + (root @ z).squeeze(-1).to(flat.dtype)).view(samples, *mean.shape)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posterity.blocks.modes import evaluating
 from posterity.curvature import Categorical, Likelihood
-from posterity.curvature.batches import Batch
-from posterity.errors import BadData
 from posterity.gaussian import Gaussian
+from posterity.kernel import Calibration, Link
+from posterity.kernel.links import LINKS
+from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.linearised import linearised
 from posterity.predictive.prediction import Prediction
 from posterity.predictive.sampled import sampled
@@ -23,54 +23,55 @@ from posterity.predictive.sampled import sampled
 def predict(
     model: nn.Module,
     gaussian: Gaussian,
-    x: Tensor | Mapping[str, Any],
+    x: Inputs,
     likelihood: Likelihood | None = None,
     *,
+    method: Literal["linearised", "sampled"] = "linearised",
+    calibration: Calibration | None = None,
+    link: Link = "probit",
     samples: int = 100,
-    method: Literal["sampled", "linearised"] = "sampled",
-    link: Literal["probit", "sampled"] = "probit",
     batch_size: int = 250,
     generator: torch.Generator | None = None,
     keep_draws: bool = False,
 ) -> Prediction:
-    """The predictive distribution for inputs x, a tensor or what the network takes by name.
+    """The predictive distribution for new inputs, over all weights that a Gaussian holds for possible.
 
-    "sampled": the average over draws of the weights. "linearised": the network made linear in its weights around the mean,
-    which removes the underfitting that makes sampled predictives want cold temperatures; through the `link` by the probit
-    approximation, or by drawing outputs. Classes are the last dimension of the outputs. The model is run in evaluation mode
-    and comes out as it went in; `batch_size` inputs at a time, few enough for a processor's cache.
+    "linearised" makes the network linear in its weights around the mean: outputs are normal, and the `link` turns them into
+    probabilities. "sampled" averages over networks drawn from the Gaussian, which underfits where it is wide. The model is run
+    in evaluation mode and comes out as it went in.
+
+    Args:
+        model: the network.
+        gaussian: a prior or posterior over its weights.
+        x: a tensor, an array, what the network takes by name, a Dataset or a DataLoader (targets in it are not looked at).
+        likelihood: what outputs mean; classes (`Categorical`) by default.
+        method: "linearised" or "sampled".
+        calibration: how wide (τ) and how soft (T) the linearised predictive is; as the Gaussian says by default.
+        link: "probit", "pairwise", "bridge" or "sampled".
+        samples: draws of the weights ("sampled"), or of the outputs where draws are kept.
+        batch_size: inputs at a time, few enough for a processor's cache.
+        generator: the source of randomness.
+        keep_draws: whether to keep outputs per draw.
+
+    Returns:
+        A `Prediction`: probabilities (or mean and variance), uncertainty taken apart, and a score for unknown inputs.
+
+    Raises:
+        BadData: if there is nothing to predict for, or inputs do not pair up.
+
+    Example:
+        >>> pt.predict(model, posterior, x).probs
     """
     if samples < 1:
         raise ValueError(f"samples is at least 1, not {samples}")
-    if link not in ("probit", "sampled"):
-        raise ValueError(f'link is "probit" or "sampled", not "{link}"')
+    if link not in LINKS:
+        raise ValueError(f'link is one of {", ".join(LINKS)}, not "{link}"')
     inputs = input_batches(x, batch_size, next(model.parameters()).device)
+    likelihood = likelihood or Categorical()
     with evaluating(model):
-        likelihood = likelihood or Categorical()
         if method == "sampled":
             return sampled(model, gaussian, inputs, likelihood, samples, generator, keep_draws)
         if method == "linearised":
-            return linearised(model, gaussian, inputs, likelihood, samples, link, generator, keep_draws)
-        raise ValueError(f'method is "sampled" or "linearised", not "{method}"')
-
-
-def input_batches(x: Tensor | Mapping[str, Any], batch_size: int, device: torch.device) -> list[Batch]:
-    """Inputs alone as batches; the targets are stand-ins that tell how many there are."""
-    if isinstance(x, Tensor):
-        pieces: list[tuple[tuple[Tensor, ...], dict[str, Any], int]] = [((p,), {}, len(p)) for p in x.split(batch_size)]
-    else:
-        lengths = {len(v) for v in x.values() if isinstance(v, Tensor)}
-        if len(lengths) != 1:
-            raise BadData(f"the inputs by name have {sorted(lengths)} examples: they must agree.")
-        n = lengths.pop()
-        pieces = [
-            (
-                (),
-                {k: v[i : i + batch_size] if isinstance(v, Tensor) else v for k, v in x.items()},
-                min(batch_size, n - i),
-            )
-            for i in range(0, n, batch_size)
-        ]
-    if not pieces or not pieces[0][2]:
-        raise BadData("there is no input to predict for.")
-    return [Batch(args, kwargs, torch.zeros(count, dtype=torch.int64)).to(device) for args, kwargs, count in pieces]
+            width = calibration or Calibration()
+            return linearised(model, gaussian, inputs, likelihood, width, link, samples, generator, keep_draws)
+        raise ValueError(f'method is "linearised" or "sampled", not "{method}"')

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -30,6 +29,15 @@ class Prediction:
     """The outputs averaged over draws (sampled), or at the mean of the weights (linearised)."""
     draws: Tensor | None = None
     """[draws, examples, ...]: outputs per draw, if asked for."""
+    unknown: Tensor | None = None
+    """A score for inputs unlike the training data, from the covariance as it is, without any temperature: the entropy of classes,
+    or the variance of a regression's outputs. The larger, the stranger."""
+
+    def to(self, dtype: torch.dtype) -> Prediction:
+        """The same in another precision, float32 at least."""
+        wide = torch.promote_types(dtype, torch.float32)
+        tensors = {name: value.to(wide) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **tensors)  # type: ignore[arg-type]
 
     @property
     def probs(self) -> Tensor:
@@ -66,7 +74,7 @@ def from_outputs(
     kept = draws if keep else None
     match likelihood:
         case GaussianNoise():
-            noise = torch.full_like(logits, 1 / likelihood.precision)
+            noise = torch.full_like(logits, 1 / likelihood.value)
             return Prediction(draws.mean(0), draws.var(0, correction=0), noise, likelihood, logits, kept)
         case Categorical():
             p = draws.softmax(-1)
@@ -89,6 +97,3 @@ def categorical_entropy(p: Tensor) -> Tensor:
 
 def binary_entropy(p: Tensor) -> Tensor:
     return -torch.special.xlogy(p, p) - torch.special.xlogy(1 - p, 1 - p)
-
-
-PROBIT = math.pi / 8

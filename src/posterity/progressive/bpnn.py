@@ -156,7 +156,7 @@ class BPNN(ColumnLearner[Learned]):
             generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
         )
-        posterior = update(own, network, curvature, self._scales(own, network, curvature))
+        posterior = update(own, network, curvature, self._scales(own, network, curvature), join="sum")
         posterior = posterior.tempered(self._best_temperature(posterior, best.column, task, seed))
         traces = [posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
         trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count

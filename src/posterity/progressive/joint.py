@@ -17,6 +17,7 @@ from posterity.progressive.column import Architecture
 from posterity.progressive.learner import HeadLearner, plain_prediction, seed_of
 from posterity.progressive.metrics import gathered
 from posterity.progressive.task import Task
+from posterity.progressive.training import EPOCHS
 
 NEVER = -1e9
 """The logit of a class that another task's head has."""
@@ -62,6 +63,7 @@ class Joint(HeadLearner):
         options: dict[str, Any] = {
             "validation": JointData(held) if len(held) == len(tasks) else None,
             "progress": progress,
+            "epochs": EPOCHS,
         } | self.training
         dice = torch.Generator().manual_seed(seed)
         train(

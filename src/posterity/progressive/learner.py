@@ -14,7 +14,7 @@ from posterity.blocks.modes import evaluating
 from posterity.curvature import Likelihood
 from posterity.errors import RepeatedTask, UnknownTask
 from posterity.predictive import Prediction
-from posterity.predictive.predict import input_batches
+from posterity.predictive.inputs import input_batches
 from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.task import Task

@@ -19,6 +19,7 @@ from posterity.laplace import Scales, isotropic, train, update
 from posterity.predictive import Prediction
 from posterity.progressive.learner import HeadLearner, plain_prediction, seed_of
 from posterity.progressive.task import Task
+from posterity.progressive.training import EPOCHS
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,8 @@ class OneNetwork(HeadLearner):
             network = copy.deepcopy(before.network)
             network.set_submodule(self.architecture.head, head)
         prior = self._prior(network, None if before is None else before.belief)
-        options = {"validation": task.validation, "progress": progress} | self.training
+        options = {"validation": task.validation, "progress": progress, "epochs": EPOCHS, "start": "model"}
+        options |= self.training
         train(network, task.train, prior, task.likelihood, generator=dice, **options)
         belief = self._remember(network, task, prior, dice)
         heads = {} if before is None else before.heads
@@ -175,7 +177,7 @@ class OnlineLaplace(OneNetwork):
             network, task.train, self.estimator, task.likelihood, blocks=shared, generator=dice, progress=False
         )
         trunk = prior.restricted(find_blocks(network, shared))
-        return update(trunk, network, curvature, Scales(beta=self.strength)).compress()
+        return update(trunk, network, curvature, Scales(beta=self.strength), join="sum").compress()
 
 
 def _shared(network: nn.Module, head: str) -> Any:

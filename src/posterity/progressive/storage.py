@@ -272,7 +272,7 @@ def _frozen(learner: BPNN) -> str:
 
 def _likelihood_to_json(likelihood: Likelihood) -> list[Any]:
     if isinstance(likelihood, GaussianNoise):
-        return ["GaussianNoise", likelihood.precision]
+        return ["GaussianNoise", likelihood.value]
     return [type(likelihood).__name__]
 
 

@@ -19,15 +19,20 @@ MEMORY_LIMIT = 1 << 30
 """Bytes that may be spent on what earlier columns hand on."""
 
 
+EPOCHS = 100
+"""Of a column's training, where the user says nothing."""
+
+
 def train_column(
     network: Network, task: Task, prior: Gaussian | None, memory_limit: int, seed: int, options: Mapping[str, Any]
 ) -> History:
     """Train the last of some columns. What the earlier ones hand on is kept where that can be: see `Network.remember`."""
-    data, options = task.train, dict(options)
+    # A column is built where it is to start: laterals and heads have no counterpart at their prior's mean.
+    data, options = task.train, {"epochs": EPOCHS, "start": "model"} | dict(options)
     if options.get("device") is not None:
         network.to(options["device"])
     # Every draw of the pool runs once for all examples, which takes epochs to pay off; weights that are not drawn, only one.
-    worth = options.get("epochs", 100) > (1 if network.draws is None else POOL)
+    worth = options["epochs"] > (1 if network.draws is None else POOL)
     if memory_limit and worth and not options.get("augment"):
         data, options["validation"] = _remembered(network, data, options.get("validation"), memory_limit)
     try:

@@ -1,49 +1,49 @@
-"""All steps in one: train, estimate, update."""
+"""All steps in one: from a prior and data to a network that knows how sure it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, named
-from posterity.curvature import KFOC, Categorical, Curvature, Data, Estimator, Likelihood, estimate
+from posterity.blocks import find_blocks, named, write_blocks
+from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
+from posterity.curvature.batches import batches
+from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.curvature.workers import Workers
-from posterity.gaussian import Gaussian
-from posterity.laplace import History, Scales, fitted, isotropic, train, tune_strength, update
+from posterity.errors import PosterityError
+from posterity.gaussian import Card, Gaussian
+from posterity.kernel import Calibration, FunctionSpace, Link, Strength, calibrate
+from posterity.kernel.jacobian import Rows
+from posterity.kernel.leave_one_out import LeftOut
+from posterity.laplace import History, Scales, fitted, isotropic, train, update
 from posterity.laplace.frozen import frozen_fingerprint
+from posterity.laplace.isotropic import head_name
 from posterity.laplace.source import split
-from posterity.pacbayes import FAMILY, Certificate, certify
-from posterity.predictive import Prediction, predict
+from posterity.predictive.linearised import output_moments
+from posterity.workflow.few import (
+    SHARED,
+    SIDE,
+    Examples,
+    around_mode,
+    around_prior,
+    fits,
+    gather,
+    strength_of,
+    too_large,
+)
+from posterity.workflow.fit import Fit
 
+log = logging.getLogger("posterity")
 
-@dataclass(frozen=True)
-class Fit:
-    """What learning left behind: the network at its mode, where it came from, and how sure it is."""
-
-    model: nn.Module
-    prior: Gaussian
-    posterior: Gaussian
-    curvature: Curvature
-    scales: Scales
-    history: History
-
-    def predict(self, x: Tensor | Mapping[str, Any], **options: Any) -> Prediction:
-        """Calibrated probabilities for new inputs: `pt.predict` with this network and posterior."""
-        return predict(self.model, self.posterior, x, self.curvature.likelihood, **options)
-
-    def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
-        """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.
-
-        The data may be what was learned from here, if the prior has not seen it. Of four ways (networks drawn from the posterior,
-        by two rules, or from the prior, or at the prior's mean) the tightest is taken and paid for; the certificate says of which
-        predictor it speaks. With `ways=` another family is declared.
-        """
-        options = {"ways": FAMILY} | options
-        return certify(self.model, self.posterior, self.prior, data, confidence, self.curvature.likelihood, **options)
+Head = Literal["keep", "new"]
+Criterion = Literal["loo", "evidence", "bayes"]
+POLISH = 100
+"""Steps of L-BFGS that end the training of few examples."""
 
 
 def learn(
@@ -52,47 +52,319 @@ def learn(
     prior: Gaussian | None = None,
     likelihood: Likelihood | None = None,
     *,
+    classes: Sequence[str] | None = None,
+    head: Head | None = None,
+    scales: Criterion | Scales = "loo",
+    groups: Tensor | None = None,
+    link: Link = "probit",
     estimator: Estimator | None = None,
-    scales: Scales | None = None,
     head_precision: float = 1.0,
-    validation: float | Data | None = 0.1,
+    validation: float | Data | None = None,
     batch_size: int = 256,
     generator: torch.Generator | None = None,
     progress: bool = True,
     training: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """Learn a task: MAP training from the prior, curvature at the mode, and the posterior that is the next task's prior.
+    """Fit a network to data, starting from a prior, and return its posterior.
 
-    Without a prior the chain starts with an isotropic one of precision 1 around zero. Without scales the strength of the prior
-    in the posterior is the one of greatest evidence. `training` goes to `train` as further options (lr, epochs, …).
+    Few examples get the exact posterior in function space. After a learned prior it is taken around the *prior's mean*, with
+    the strength of the prior, the width and the softness of the predictive chosen by leave-one-out on a declared grid: no
+    validation data is needed. The network is then trained to its MAP estimate, for use by itself and as the mean of the Gaussian
+    over weights. Without a learned prior the posterior is taken around the trained network. Many examples get a structured
+    posterior around the trained network; a tenth of them is held out, to stop training and to calibrate.
+
+    Args:
+        model: any `nn.Module` whose trainable layers can become blocks. It is trained in place.
+        data: a pair of tensors, a `Dataset`, a `DataLoader`, or batches as mappings.
+        prior: what is believed before the data; None is an isotropic prior of precision 1 around zero.
+        likelihood: what outputs mean: `Categorical()` (default), `GaussianNoise()` (noise learned), `Bernoulli()`.
+        classes: the names of the classes. A prior's head is handed down if its card has the same names.
+        head: "keep" hands the prior's head down, "new" starts at zero; by default the names of the classes decide.
+        scales: "loo", "evidence", "bayes" (the prior's own numbers, nothing chosen), or `Scales(...)` for the Gaussian over
+            weights, which implies "bayes".
+        groups: which examples belong together (windows of one recording): they are left out together.
+        link: how normal outputs become probabilities.
+        estimator: of curvature, for the Gaussian over weights; `EKFAC()` by default.
+        head_precision: of the prior of a new head, for the Gaussian over weights.
+        validation: a share of the data or other data to stop training by. None: a tenth where examples are many, else none.
+        batch_size: for training and curvature.
+        generator: the source of randomness.
+        progress: whether to show bars.
+        training: further options of `pt.train` (lr, epochs, …).
+
+    Returns:
+        A `Fit`: the trained model, prior, posteriors and history.
+
+    Raises:
+        BlockMismatch: if the prior's layers are not the model's.
+
+    Example:
+        >>> fit = pt.learn(model, (x, y), prior=pt.load("watch.safetensors"), classes=names)
+        >>> fit.predict(x_new).probs
     """
     likelihood = likelihood or Categorical()
-    prior = isotropic(model) if prior is None else fitted(prior, model, head_precision)
     generator = _shared(generator)
-    options: dict[str, Any] = {"validation": validation, "batch_size": batch_size, "progress": progress} | dict(
-        training or {}
-    )
-    history = train(model, data, prior, likelihood, generator=generator, **options)
-    # The split that was trained with: what was held out stays unseen.
-    part, _ = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
+    task = _Task(model, data, prior, likelihood, classes, head, head_precision, batch_size)
+    criterion = "bayes" if isinstance(scales, Scales) else scales
+    if criterion not in ("loo", "evidence", "bayes"):
+        raise ValueError(f'scales is "loo", "evidence", "bayes" or a Scales(...), not "{criterion}"')
+    options: dict[str, Any] = {"batch_size": batch_size, "progress": progress} | dict(training or {})
+    few = task.examples()
+    used = task.prior
+    space: FunctionSpace | None = None
+    if few is not None and task.learned and criterion != "bayes":
+        space = around_prior(
+            model, task.prior, task.handed_down, task.new_head, few, likelihood, criterion, groups, link
+        )
+        used = task.at_strength(space)
+        task.write(used, space)
+        options = _from_there(likelihood) | options
+    if validation is None and few is None:
+        validation = 0.1
+    options = {"validation": validation} | options
+    history = train(model, data, used, likelihood, generator=generator, **options)
+    trained_with = history.likelihood or likelihood
+    # The split that was trained with: what was held out stays out of the curvature.
+    part, held = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
+    calibration = Calibration()
+    if space is None and few is not None:
+        learn_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
+        space = around_mode(model, used, few, trained_with, groups, link, learn_noise)
+    final = trained_with if space is None else space.likelihood
     curvature = estimate(
         model,
         part,
-        estimator or KFOC(),
-        likelihood,
-        blocks=named(prior.mean),
+        estimator or EKFAC(),
+        final,
+        blocks=named(used.mean),
         batch_size=batch_size,
         generator=generator,
         progress=progress,
     )
-    prior = prior if prior.is_compressed else prior.compress()
-    scales = scales or tune_strength(prior, model, curvature)
-    posterior = update(prior, model, curvature, scales)
-    frozen = frozen_fingerprint(model, find_blocks(model, named(prior.mean)))
-    # What was held out decided when to stop: it has been seen too, and training tells so.
-    seen = posterior.provenance.joined(history.provenance)
-    card = replace(posterior.card, frozen=frozen, seed=history.seed, provenance=seen)
-    return Fit(model, prior, replace(posterior, card=card), curvature, scales, history)
+    numbers = scales if isinstance(scales, Scales) else Scales()
+    posterior = update(used, model, curvature, numbers)
+    if space is None and held is not None:
+        calibration = _calibrated_on(held, model, posterior, final, link, batch_size)
+    signed = _signed(posterior.card, [part, *([] if held is None else [held])], history, classes)
+    frozen = frozen_fingerprint(model, find_blocks(model, named(used.mean)))
+    posterior = replace(posterior, card=replace(signed, frozen=frozen))
+    return Fit(model, used, posterior, curvature, numbers, history, final, space, calibration)
+
+
+def adapt(
+    model: nn.Module,
+    prior: Gaussian,
+    data: Data,
+    likelihood: Likelihood | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    head: Head | None = None,
+    scales: Literal["loo", "evidence"] = "loo",
+    groups: Tensor | None = None,
+    link: Link = "probit",
+    shares: Sequence[float] | None = None,
+    estimator: Estimator | None = None,
+    batch_size: int = 256,
+    polish: bool = False,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+) -> Fit:
+    """Adapt a network to few examples without training it: linear around the prior's mean, exact from there.
+
+    About a second for a hundred examples. The network is left at the prior's mean, with a new head fitted to the data where
+    there is one; predictions are those of the posterior in function space.
+
+    Args:
+        model: the network that the prior is for.
+        prior: a learned prior.
+        data: few examples, as `learn` takes them.
+        likelihood: what outputs mean.
+        classes: the names of the classes; see `learn`.
+        head: "keep" or "new"; see `learn`.
+        scales: how the strength of the prior is chosen.
+        groups: which examples belong together.
+        link: how normal outputs become probabilities.
+        shares: shares of the source to choose from; (0.0,) is the isotropic prior around the same mean.
+        estimator: of curvature, for the Gaussian over weights.
+        batch_size: for the passes over the data.
+        polish: whether to train the network from there, as `learn` does.
+        generator: the source of randomness.
+        progress: whether to show bars.
+
+    Returns:
+        A `Fit` like any other.
+
+    Raises:
+        TooLarge: if there are too many examples; `learn` takes any number.
+
+    Example:
+        >>> fit = pt.adapt(model, pt.load("watch.safetensors"), (x, y), classes=names)
+        >>> fit.predict(x_new).probs
+    """
+    likelihood = likelihood or Categorical()
+    generator = _shared(generator)
+    task = _Task(model, data, prior, likelihood, classes, head, 1.0, batch_size)
+    few = task.examples()
+    if few is None:
+        raise too_large(*task.size(), task.new_head is not None)
+    space = around_prior(
+        model, task.prior, task.handed_down, task.new_head, few, likelihood, scales, groups, link, shares
+    )
+    used = task.at_strength(space)
+    history = None
+    task.write(used, space)
+    if polish:
+        history = train(
+            model,
+            data,
+            used,
+            likelihood,
+            validation=None,
+            batch_size=batch_size,
+            generator=generator,
+            progress=progress,
+            **_from_there(likelihood),
+        )
+    curvature = estimate(
+        model,
+        data,
+        estimator or EKFAC(),
+        space.likelihood,
+        blocks=named(used.mean),
+        batch_size=batch_size,
+        generator=generator,
+        progress=progress,
+    )
+    posterior = update(used, model, curvature)
+    frozen = frozen_fingerprint(model, find_blocks(model, named(used.mean)))
+    card = replace(_signed(posterior.card, [data], history, classes), frozen=frozen)
+    return Fit(model, used, replace(posterior, card=card), curvature, Scales(), history, space.likelihood, space)
+
+
+class _Task:
+    """What a prior means for a network and its data: which head, and whether anything was learned before."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Data,
+        prior: Gaussian | None,
+        likelihood: Likelihood,
+        classes: Sequence[str] | None,
+        head: Head | None,
+        head_precision: float,
+        batch_size: int,
+    ) -> None:
+        if head not in (None, "keep", "new"):
+            raise ValueError(f'head is "keep", "new" or None, not "{head}"')
+        self.model, self.data, self.likelihood, self.batch_size = model, data, likelihood, batch_size
+        self.handed_down = isotropic(model) if prior is None else prior
+        self.learned = prior is not None and any(bool(mean.any()) for mean in prior.mean.values())
+        new = self._is_new(prior, classes, head)
+        self.prior = self.handed_down if prior is None else fitted(prior, model, head_precision, new_head=new)
+        name = head_name(model)
+        kept = name is not None and self.prior.mean.get(name) is self.handed_down.mean.get(name)
+        self.new_head = name if self.learned and name in self.prior.mean and not kept else None
+
+    def _is_new(self, prior: Gaussian | None, classes: Sequence[str] | None, head: Head | None) -> bool | None:
+        """Whether the head starts anew: as the user says, else by the names of the classes, else where its size differs."""
+        if head is not None:
+            return head == "new"
+        if prior is None or not isinstance(self.likelihood, Categorical) or not self.learned:
+            return None
+        same = classes is not None and tuple(classes) == prior.card.classes
+        if not same:
+            log.info("the head is new: the prior's card does not name the classes of this task (head='keep' keeps it)")
+        return not same
+
+    def size(self) -> tuple[int, int]:
+        """(examples, outputs) as far as they can be told without reading everything."""
+        length = getattr(self.data, "__len__", None)
+        pair = isinstance(self.data, (tuple, list)) and len(self.data) == 2
+        count = len(self.data[0]) if pair else (length() if length else 0)  # type: ignore[index]
+        return count, list(self.prior.mean.values())[-1].shape[0]
+
+    def examples(self) -> Examples | None:
+        """All examples, if they are few enough for the exact posterior."""
+        if Workers.here().size > 1:
+            return None
+        most = SHARED if self.new_head is not None else SIDE
+        found = gather(self.model, self.data, self.likelihood, self.batch_size, most)
+        if found is None or not fits(found.count, found.outputs, self.new_head is not None):
+            return None
+        return found
+
+    def at_strength(self, space: FunctionSpace) -> Gaussian:
+        """The prior with the numbers that were chosen, for a network with weights of its own.
+
+        A kernel that all classes share sees the layers below through the prior's head; the network sees them through its new
+        one. Their sizes differ, and the numbers are scaled so that both change outputs alike.
+        """
+        strength = strength_of(space)
+        if self.new_head is None:
+            return self.prior.adjusted(strength.share, strength.floor)
+        new, old = self._fitted_head(space, strength), space.point[self.new_head].double()
+        ratio = float(new[:, :-1].square().sum(1).mean() / old[:, :-1].square().sum(1).mean().clamp_min(1e-12))
+        adjusted = self.prior.adjusted(strength.share * ratio, max(strength.floor * ratio, 1e-3))
+        head = self.prior.restricted([self.new_head]).adjusted(floor=strength.head)
+        return replace(adjusted, precision=dict(adjusted.precision) | dict(head.precision))
+
+    def _fitted_head(self, space: FunctionSpace, strength: Strength) -> Tensor:
+        """A new head's weights on the features as the prior's mean has them."""
+        assert self.new_head is not None
+        linearised = space.choice.best.posterior.of
+        alone = linearised.posterior(replace(strength, share=0.0, floor=float("inf")))
+        features = linearised.train.blocks[self.new_head]
+        assert isinstance(features, Rows)
+        return alone.latent.weights.mT @ features.a.double() / strength.head
+
+    @torch.no_grad()
+    def write(self, prior: Gaussian, space: FunctionSpace) -> None:
+        """The prior's mean, and a new head's own fit, into the network."""
+        point = dict(prior.mean)
+        if self.new_head is not None:
+            point[self.new_head] = self._fitted_head(space, strength_of(space)).to(point[self.new_head])
+        parameters = dict(self.model.named_parameters(remove_duplicate=False))
+        for name, value in write_blocks(find_blocks(self.model, named(prior.mean)), point).items():
+            parameters[name].copy_(value.to(parameters[name]))
+
+
+def _from_there(likelihood: Likelihood) -> dict[str, Any]:
+    """Training that begins near its mode: L-BFGS on all examples, or the usual way where the noise is learned on it."""
+    if isinstance(likelihood, GaussianNoise):
+        return {"start": "model"}
+    return {"start": "model", "epochs": 0, "polish_steps": POLISH}
+
+
+def _calibrated_on(
+    held: Data, model: nn.Module, posterior: Gaussian, likelihood: Likelihood, link: Link, batch_size: int
+) -> Calibration:
+    """Width and softness of the structured predictive, by examples that were held out of training."""
+    means, covariances, targets = [], [], []
+    for batch in batches(held, batch_size):
+        try:
+            mean, covariance = output_moments(model, posterior, batch.to(next(model.parameters()).device))
+        except PosterityError as error:
+            log.info("the predictive is not calibrated: %s", error)
+            return Calibration()
+        if mean.ndim != 2:
+            return Calibration()
+        means.append(mean.double())
+        covariances.append(covariance)
+        targets.append(batch.targets)
+    if not means:
+        return Calibration()
+    left_out = LeftOut(torch.cat(means), torch.cat(covariances))
+    return calibrate(left_out, likelihood, torch.cat(targets).to(left_out.mean.device), link)[0]
+
+
+def _signed(card: Card, seen: list[Data], history: History | None, classes: Sequence[str] | None) -> Card:
+    """The card with the data it now has seen, so that a certificate can refuse to use it again."""
+    before = [] if card.hashes is None else [card.hashes]
+    hashes = torch.cat([*before, *map(example_hashes, seen)]).sort().values
+    named_classes = () if classes is None else tuple(classes)
+    seed = None if history is None else history.seed
+    return replace(card, hashes=hashes, source=data_fingerprint(hashes), seed=seed, classes=named_classes)
 
 
 def _shared(generator: torch.Generator | None) -> torch.Generator:

@@ -14,7 +14,8 @@ from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.laplace.source import split
 from posterity.pacbayes import Certificate, certify, gibbs_risk, optimise_posterior
-from posterity.workflow.learn import Fit, learn
+from posterity.workflow.fit import Fit
+from posterity.workflow.learn import learn
 
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 

@@ -70,4 +70,4 @@ def train_to_mode(
         "lr": 1e-3,
         "progress": False,
     }
-    train(model, data, prior, generator=torch.Generator().manual_seed(seed), **(settings | options))
+    train(model, data, prior, start="model", generator=torch.Generator().manual_seed(seed), **(settings | options))

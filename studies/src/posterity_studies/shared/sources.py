@@ -17,11 +17,11 @@ from posterity.fingerprint import fingerprint
 from posterity.gaussian import Gaussian, load
 from posterity.idx import Images, images
 from posterity.laplace import Scales, isotropic
-from posterity.workflow import learn
 from posterity_studies import folders
 from posterity_studies.shared.datasets.digits import digits, mnist_sample
 from posterity_studies.shared.datasets.subsets import per_class
 from posterity_studies.shared.networks import fresh
+from posterity_studies.shared.published import learn_as_published
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,15 @@ def _learn(recipe: Recipe, progress: bool) -> Gaussian:
         kept = torch.randperm(len(x), generator=generator)[: recipe.examples]
         data = x[kept], y[kept]
     model = fresh(recipe.seed)
-    posterior = learn(
+    posterior = learn_as_published(
         model,
         data,
         isotropic(model, recipe.precision),
-        scales=None if recipe.evidence else Scales(),
-        training={"epochs": recipe.epochs, "lr": recipe.lr, "batch_size": recipe.batch_size},
-        generator=generator,
-        progress=progress,
-    ).posterior
+        None if recipe.evidence else Scales(),
+        {"epochs": recipe.epochs, "lr": recipe.lr, "batch_size": recipe.batch_size},
+        generator,
+        progress,
+    )
     return posterior.compress() if recipe.one_pair else posterior
 
 

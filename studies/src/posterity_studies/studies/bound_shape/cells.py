@@ -40,7 +40,12 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
             scales = Scales(alpha, beta)
             kl = landscape.kl(scales)
             risk = gibbs_error(
-                model, update(prior, model, curvature, scales), x[kept], y[kept], arguments["draws"], generator
+                model,
+                update(prior, model, curvature, scales, join="sum"),
+                x[kept],
+                y[kept],
+                arguments["draws"],
+                generator,
             )
             for line, error in zip(lines, (landscape.aer(scales), risk), strict=True):
                 line.append(round(catoni_best(error, kl, curvature.count, DELTA)[0], 5))

@@ -156,6 +156,7 @@ def _trained(
         prior,
         validation=task.held_out,
         epochs=arguments["epochs"],
+        start="model",
         generator=generator,
         progress=False,
         **options,
@@ -192,7 +193,7 @@ def _measured(
     generator: torch.Generator,
     grid: int = 1,
 ) -> dict[str, float]:
-    return _figures(model, update(prior, model, curvature, scales), prior, task, generator, grid)
+    return _figures(model, update(prior, model, curvature, scales, join="sum"), prior, task, generator, grid)
 
 
 def _figures(
@@ -218,5 +219,5 @@ def _figures(
 def _averaged(
     model: nn.Module, posterior: Gaussian, data: tuple[Tensor, Tensor], draws: int, generator: torch.Generator
 ) -> float:
-    labels = predict(model, posterior, data[0], samples=draws, generator=generator).labels
+    labels = predict(model, posterior, data[0], method="sampled", samples=draws, generator=generator).labels
     return float((labels != data[1]).double().mean())

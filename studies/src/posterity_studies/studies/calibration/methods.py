@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from posterity.curvature import KFOC, estimate
 from posterity.gaussian import Gaussian
+from posterity.kernel.links import PROBIT
 from posterity.laplace import isotropic, update
+from posterity.predictive.inputs import input_batches
 from posterity.predictive.linearised import output_moments
-from posterity.predictive.predict import input_batches
-from posterity.predictive.prediction import PROBIT
 from posterity_studies.shared.networks import fresh, with_fast_pooling
 from posterity_studies.shared.priors import build_prior, start, train_to_mode
 from posterity_studies.shared.tasks import Task
@@ -80,7 +80,7 @@ def _laplace(kind: str, only: str | None = None) -> Fit:
         generator = torch.Generator().manual_seed(seed)
         chosen = {"blocks": [only]} if only else {}
         curvature = estimate(model, task.train, KFOC(), generator=generator, progress=False, **chosen)  # type: ignore[arg-type]
-        posterior = update(prior, model, curvature)
+        posterior = update(prior, model, curvature, join="sum")
 
         def predict(x: Tensor, temperature: float) -> Tensor:
             # The inputs are kept too: what is freed may lend its address to other inputs.

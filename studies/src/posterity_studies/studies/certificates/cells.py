@@ -168,7 +168,9 @@ def _comparator(
     order = torch.randperm(len(data[1]), generator=generator)
     held, rest = order[: len(order) // 5], order[len(order) // 5 :]
     start_at(model, prior)
-    train(model, (data[0][rest], data[1][rest]), prior, epochs=epochs, generator=generator, progress=False)
+    train(
+        model, (data[0][rest], data[1][rest]), prior, epochs=epochs, start="model", generator=generator, progress=False
+    )
     error = _error(model, None, (data[0][held], data[1][held]))
     return clopper_pearson(round(error * len(held)), len(held), 0.05)
 

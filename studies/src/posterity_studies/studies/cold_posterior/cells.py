@@ -43,7 +43,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     dead = dead_units(model, part[0])
     values["dead"] = {name: int(which.sum()) for name, which in dead.items()}
     for gamma in arguments["gammas"]:
-        posterior = update(build_prior(kind, learned, 1.0, gamma, seed), model, curvature)
+        posterior = update(build_prior(kind, learned, 1.0, gamma, seed), model, curvature, join="sum")
         for treatment, taus in arguments["taus"].items():
             noise = draw_noise(treatment, posterior, dead, arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)
@@ -68,7 +68,7 @@ def _to_the_mode(model: nn.Sequential, prior: Any, shots: int, seed: int, epochs
         part = per_class(data, shots, torch.Generator().manual_seed(seed))
         train_to_mode(model, part, prior, seed)
         return part
-    options: dict[str, Any] = {"validation": 0.1, "epochs": epochs, "lr": 1e-3, "progress": False}
+    options: dict[str, Any] = {"validation": 0.1, "epochs": epochs, "lr": 1e-3, "start": "model", "progress": False}
     history = train(model, data, prior, generator=torch.Generator().manual_seed(seed), **options)
     rest, _ = split(data, 0.1, torch.Generator().manual_seed(history.seed))
     assert isinstance(rest, tuple)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
 from posterity.predictive import Scores, predict, score
-from posterity.workflow import learn
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.priors import build_prior, start, train_to_mode
+from posterity_studies.shared.published import learn_as_published
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tasks import Task
 
@@ -55,7 +55,9 @@ def _fair(arguments: Arguments, generator: torch.Generator) -> Values:
         train_to_mode(model, task.train, prior, seed)
         trials.append((map_scores(model, task.held_out), strength, prior, model))
     best, strength, prior, model = min(trials, key=lambda trial: trial[0].nll)
-    posterior = update(prior, model, estimate(model, task.train, KFOC(), generator=generator, progress=False))
+    posterior = update(
+        prior, model, estimate(model, task.train, KFOC(), generator=generator, progress=False), join="sum"
+    )
     result: dict[str, Any] = {"strength": list(strength), "held out": float(f"{best.nll:.5g}")}
     result |= named("map", map_scores(model, task.test))
     for method, draws in (("sampled", 30), ("linearised", 100)):
@@ -79,9 +81,13 @@ def _published(arguments: Arguments, generator: torch.Generator) -> Values:
     prior = learned if kind == "learned" else build_prior(kind, learned, 0.0, gamma, seed)
     model = start(kind, learned, seed)
     train_to_mode(model, task.train, prior, seed)
-    posterior = update(prior, model, estimate(model, task.train, KFOC(), generator=generator, progress=False))
+    posterior = update(
+        prior, model, estimate(model, task.train, KFOC(), generator=generator, progress=False), join="sum"
+    )
     x, y = task.test
-    sampled = score(predict(model, posterior.tempered(tau), x, samples=30, generator=generator).probs, y)
+    sampled = score(
+        predict(model, posterior.tempered(tau), x, method="sampled", samples=30, generator=generator).probs, y
+    )
     linear = score(predict(model, posterior, x, method="linearised", generator=generator).probs, y)
     return named("map", map_scores(model, task.test)) | named("sampled", sampled) | named("linearised", linear)
 
@@ -95,10 +101,10 @@ def _all_data(arguments: Arguments, generator: torch.Generator) -> Values:
     prior = build_prior(kind, learned, *ONE_STRENGTH[kind], seed)
     prior = prior.compress() if kind == "learned" else prior
     options = {"epochs": 15, "lr": 1e-3}
-    fit = learn(model, data.train, prior, scales=Scales(), training=options, generator=generator, progress=False)
+    posterior = learn_as_published(model, data.train, prior, Scales(), options, generator)
     x, y = data.test[0][:TESTED], data.test[1][:TESTED]
-    sampled = score(predict(model, fit.posterior, x, samples=30, generator=generator).probs, y)
-    linear = score(predict(model, fit.posterior, x, method="linearised", generator=generator).probs, y)
+    sampled = score(predict(model, posterior, x, method="sampled", samples=30, generator=generator).probs, y)
+    linear = score(predict(model, posterior, x, method="linearised", generator=generator).probs, y)
     return named("map", map_scores(model, (x, y))) | named("sampled", sampled) | named("linearised", linear)
 
 

@@ -1,0 +1,44 @@
+"""Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
+
+from posterity.kernel.choose import Choice, Member, choose, folds_of
+from posterity.kernel.frames import BlockFrame
+from posterity.kernel.function_space import FunctionSpace, Moments
+from posterity.kernel.jacobian import Jacobian, jacobian
+from posterity.kernel.kernels import Kernel, PerOutput, Shared
+from posterity.kernel.latent import Latent
+from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate, downdate, log_predictive
+from posterity.kernel.linearised import FunctionPosterior, Linearised
+from posterity.kernel.links import Link, centred, link, normal_draws
+from posterity.kernel.noise import Noise, choose_noise, residual_noise
+from posterity.kernel.strength import Strength
+
+__all__ = [
+    "BlockFrame",
+    "Calibration",
+    "Choice",
+    "FunctionPosterior",
+    "FunctionSpace",
+    "Jacobian",
+    "Kernel",
+    "Latent",
+    "LeftOut",
+    "Linearised",
+    "Link",
+    "Member",
+    "Moments",
+    "Noise",
+    "PerOutput",
+    "Shared",
+    "Strength",
+    "calibrate",
+    "centred",
+    "choose",
+    "choose_noise",
+    "downdate",
+    "folds_of",
+    "jacobian",
+    "link",
+    "log_predictive",
+    "normal_draws",
+    "residual_noise",
+]

@@ -1,0 +1,55 @@
+"""Predictions at new inputs from a posterior in function space, in batches, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posterity.blocks import Block
+from posterity.curvature import Likelihood
+from posterity.curvature.batches import Batch
+from posterity.kernel.choose import Choice
+from posterity.kernel.frames import BlockFrame
+from posterity.kernel.jacobian import Jacobian, jacobian
+from posterity.kernel.leave_one_out import Calibration
+from posterity.kernel.links import Link
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Normal outputs at new inputs under one member of the average."""
+
+    weight: float
+    mean: Float[Tensor, "m outputs"]
+    covariance: Float[Tensor, "m outputs outputs"]
+    calibration: Calibration
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionSpace:
+    """The exact posterior of few examples over a network's outputs: what a `Fit` predicts with.
+
+    It speaks of the network made linear in its weights at `point`, not of draws of the weights.
+    """
+
+    blocks: Mapping[str, Block]
+    point: Mapping[str, Tensor]
+    frames: Mapping[str, BlockFrame]
+    choice: Choice
+    likelihood: Likelihood
+    link: Link = "probit"
+
+    def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> Iterator[list[Moments]]:
+        """Batch by batch, each member's normal outputs."""
+        for batch in inputs:
+            new = self.jacobian(model, [batch])
+            yield [
+                Moments(member.weight, *member.posterior.moments(new), member.calibration)
+                for member in self.choice.members
+            ]
+
+    def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
+        return jacobian(model, self.blocks, self.point, self.frames, inputs)

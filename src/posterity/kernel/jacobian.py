@@ -1,0 +1,192 @@
+"""How a network's outputs depend on its weights, example by example, in the frame of the prior."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posterity.blocks import Block, Call, Recorder, watched, write_blocks
+from posterity.curvature.base import gradients, positions, rows
+from posterity.curvature.batches import Batch
+from posterity.errors import BadData, NotFinite
+from posterity.kernel.frames import BlockFrame
+
+PIECE = 1 << 24
+"""Entries of a temporary (64 MB in float32) beyond which kernels are summed piece by piece."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A block whose gradients are s aᵀ (one position an example): never multiplied out."""
+
+    a: Float[Tensor, "n inp"]
+    s: Float[Tensor, "n outputs out"]
+
+    def gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
+        """Σ_ij w_ij G_ij G'_ij over the entries of the gradients; without weights all are 1."""
+        (n, c, out), m = self.s.shape, len(other.a)
+        if weights is None:
+            inner = self.a @ other.a.mT
+            total = torch.einsum("nci,mdi->ncmd", self.s, other.s)
+            return total.mul_(inner[:, None, :, None])
+        total = self.s.new_zeros(m, n * c, c)
+        step = max(1, PIECE // max(1, n * c * m))
+        for i in range(0, out, step):
+            part = slice(i, i + step)
+            # For every output row of the block the inputs meet in a metric of their own.
+            inner = (self.a[None] * weights[part, None, :].to(self.a)) @ other.a.mT  # rows n m
+            left = torch.einsum("nci,inm->mnci", self.s[:, :, part], inner).reshape(m, n * c, -1)
+            total += left @ other.s[:, :, part].mT
+        return total.view(m, n, c, c).permute(1, 2, 0, 3)
+
+    def shared_gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
+        """The mean over outputs of the gram between equal outputs."""
+        c, out = self.s.shape[1:]
+        if weights is None:
+            return (self.a @ other.a.mT) * (self.s.flatten(1) @ other.s.flatten(1).mT) / c
+        total = self.a.new_zeros(len(self.a), len(other.a))
+        for i in range(out):
+            total += ((self.a * weights[i].to(self.a)) @ other.a.mT) * (self.s[:, :, i] @ other.s[:, :, i].mT)
+        return total / c
+
+    def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
+        """The blocks of `gram` with itself that belong to one example each."""
+        if weights is None:
+            return (self.s @ self.s.mT) * self.a.square().sum(-1)[:, None, None]
+        return (self.s * (self.a.square() @ weights.mT.to(self.a))[:, None, :]) @ self.s.mT
+
+    def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
+        """<G, direction> for every output."""
+        return torch.einsum("nci,ni->nc", self.s, self.a @ direction.mT)
+
+    def combined(self, coefficients: Float[Tensor, "n outputs"]) -> Float[Tensor, "out inp"]:
+        """Σ coefficient · G."""
+        return torch.einsum("nc,nci->ni", coefficients, self.s).mT @ self.a
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """A block whose gradients are written out, one matrix for every example and output."""
+
+    g: Float[Tensor, "n outputs out inp"]
+
+    def gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
+        first, second = self.g.flatten(2).flatten(0, 1), other.g.flatten(2).flatten(0, 1)
+        scaled = second if weights is None else second * weights.flatten().to(second)
+        return (first @ scaled.mT).view(*self.g.shape[:2], *other.g.shape[:2])
+
+    def shared_gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
+        first, second = self.g.flatten(2), other.g.flatten(1)
+        scaled = first if weights is None else first * weights.flatten().to(first)
+        return scaled.flatten(1) @ second.mT / self.g.shape[1]
+
+    def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
+        flat = self.g.flatten(2)
+        return flat @ (flat if weights is None else flat * weights.flatten().to(flat)).mT
+
+    def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
+        return self.g.flatten(2) @ direction.flatten()
+
+    def combined(self, coefficients: Float[Tensor, "n outputs"]) -> Float[Tensor, "out inp"]:
+        return torch.einsum("nc,ncij->ij", coefficients, self.g)
+
+
+@dataclass(frozen=True, eq=False)
+class Jacobian:
+    """Outputs at the point of linearisation, and their gradients by every block in the prior's frame."""
+
+    outputs: Float[Tensor, "n outputs"]
+    blocks: Mapping[str, Rows | Gradients]
+
+    @property
+    def count(self) -> int:
+        return len(self.outputs)
+
+
+def jacobian(
+    model: nn.Module,
+    blocks: Mapping[str, Block],
+    point: Mapping[str, Tensor],
+    frames: Mapping[str, BlockFrame],
+    inputs: Iterable[Batch],
+) -> Jacobian:
+    """One forward pass and a backward pass an output, in evaluation mode; the model comes out as it went in.
+
+    Linear layers with one position an example keep input and gradient rows, all others their gradients written out.
+    """
+    like = next(model.parameters())
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    weights |= {name: b.detach().clone() for name, b in model.named_buffers()}
+    weights |= write_blocks(blocks, {name: point[name].to(like) for name in blocks})
+    parts = []
+    with torch.inference_mode(False), watched(model, blocks) as watch:
+        for batch in inputs:
+            parts.append(_of_batch(model, blocks, weights, frames, batch.to(like.device), watch))
+    outputs = torch.cat([p.outputs for p in parts])
+    return Jacobian(outputs, {name: _joined([p.blocks[name] for p in parts]) for name in blocks})
+
+
+def _of_batch(model, blocks, weights, frames, batch, watch) -> Jacobian:  # type: ignore[no-untyped-def]
+    passes: dict[str, list[list[Call]]] = {name: [] for name in blocks}
+    recorder = Recorder(
+        batch.count, lambda name, a: None, lambda name, calls: passes[name].append([Call(c.a, c.s) for c in calls])
+    )
+    watch(recorder)
+    with torch.enable_grad():
+        outputs = batch.outputs(model, weights)
+    if outputs.ndim != 2:
+        raise BadData(
+            f"outputs of shape {tuple(outputs.shape)}: a posterior in function space needs one vector of outputs an example. "
+            'Use inference="structured".'
+        )
+    if not bool(torch.isfinite(outputs).all()):
+        raise NotFinite("the network's outputs are not finite: look for bad inputs or diverged weights.")
+    collected: dict[str, list[Tensor | None]] = {name: [] for name in blocks}
+    inputs: dict[str, Tensor] = {}
+    with torch.no_grad():
+        for k in range(outputs.shape[1]):
+            direction = torch.zeros_like(outputs)
+            direction[:, k] = 1
+            recorder.backward(outputs, direction, again=k < outputs.shape[1] - 1)
+            for name, block in blocks.items():
+                collected[name].append(_seen(block, frames[name], passes[name], inputs))
+                passes[name].clear()
+        found: dict[str, Rows | Gradients] = {}
+        for name, block in blocks.items():
+            together = _stacked(collected[name], block, outputs)
+            found[name] = Rows(inputs[name], together) if name in inputs else Gradients(together)
+    return Jacobian(outputs.detach(), found)
+
+
+def _seen(block: Block, frame: BlockFrame, passes: list[list[Call]], inputs: dict[str, Tensor]) -> Tensor | None:
+    """One output's gradients by one block: rows where there is one position an example, else matrices."""
+    if not passes:
+        return None
+    calls = passes[0]
+    if block.layer.separable and frame.whole is None and positions(block, calls) == 1:
+        a, s = (x.squeeze(1) for x in rows(block, calls))
+        if block.name not in inputs:
+            inputs[block.name] = a if frame.right is None else a @ frame.right.to(a)
+        return s if frame.left is None else s @ frame.left.to(s)
+    return frame.turned(torch.cat(list(gradients(block, calls))))
+
+
+def _stacked(parts: list[Tensor | None], block: Block, outputs: Tensor) -> Tensor:
+    """All outputs' gradients; those of an output that does not depend on the block are zero."""
+    some = next((p for p in parts if p is not None), None)
+    if some is None:
+        some = outputs.new_zeros(len(outputs), *block.shape)
+    return torch.stack([torch.zeros_like(some) if p is None else p for p in parts], 1)
+
+
+def _joined(parts: list[Rows | Gradients]) -> Rows | Gradients:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], Rows):
+        some = [p for p in parts if isinstance(p, Rows)]
+        return Rows(torch.cat([p.a for p in some]), torch.cat([p.s for p in some]))
+    return Gradients(torch.cat([p.g for p in parts if isinstance(p, Gradients)]))

@@ -1,0 +1,198 @@
+"""The prior as a kernel over outputs: K(x, x') = J(x) P⁻¹ J(x')ᵀ, for every strength of the prior.
+
+`PerOutput` is that matrix exactly, for a network whose head is handed down. A *new* head has no weights yet through which
+outputs could depend on the layers below it. Its prior is isotropic, so every class has the same kernel and none is tied to
+another: features · features / head, plus what the layers below add, averaged over directions of the features that the source
+task found worth reading (its head's rows). That is `Shared`: no label has been looked at, so leaving an example out is honest.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.curvature import Likelihood
+from posterity.errors import UnsupportedLayer
+from posterity.kernel.frames import BlockFrame
+from posterity.kernel.jacobian import Jacobian, Rows
+from posterity.kernel.latent import Latent, coupled_mode, shared_mode
+from posterity.kernel.strength import Strength
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel(ABC):
+    """J P⁻¹ Jᵀ with P = share · source + floor in the frame of each block."""
+
+    frames: Mapping[str, BlockFrame]
+    kept: dict[object, Tensor] = field(default_factory=dict, repr=False, kw_only=True)
+    """What strengths have in common: K only scales where share/floor is the same."""
+
+    @property
+    def learned(self) -> bool:
+        """Whether the source says anything: otherwise a share has no meaning."""
+        return any(frame.source is not None for frame in self.frames.values())
+
+    @abstractmethod
+    def own(self, of: Jacobian, strength: Strength | None) -> Tensor:
+        """The kernel of training examples with each other."""
+
+    @abstractmethod
+    def between(self, first: Jacobian, second: Jacobian, strength: Strength | None) -> Tensor:
+        """The kernel of training examples with new inputs."""
+
+    @abstractmethod
+    def within(self, of: Jacobian, strength: Strength | None) -> Tensor:
+        """The kernel of each new input with itself."""
+
+    @abstractmethod
+    def mode(
+        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
+    ) -> Latent: ...
+
+    @abstractmethod
+    def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """The kernel of some training examples with others, out of `own`."""
+
+    @abstractmethod
+    def diagonal(self, gram: Tensor, of: Tensor) -> Tensor:
+        """The kernel of some training examples with themselves, out of `own`."""
+
+    def _numbers(self, name: str, strength: Strength | None) -> tuple[float, float]:
+        frame = self.frames[name]
+        share, floor = (frame.share, frame.floor) if strength is None else (strength.share, strength.floor)
+        return (share if frame.source is not None else 0.0), floor
+
+    def _sum(
+        self,
+        names: list[str],
+        strength: Strength | None,
+        gram: Callable[[str, Tensor | None], Tensor],
+        kept: dict[object, Tensor] | None = None,
+    ) -> Tensor | None:
+        """Σ over blocks, those with one pair of numbers together."""
+        groups: dict[tuple[float, float], list[str]] = {}
+        for name in names:
+            groups.setdefault(self._numbers(name, strength), []).append(name)
+        total: Tensor | None = None
+        for (share, floor), members in groups.items():
+            if math.isinf(floor):
+                continue
+            ratio = share / floor if floor else None
+            key = ("floorless", share, *members) if ratio is None else (ratio, *members)
+            part = None if kept is None else kept.get(key)
+            if part is None:
+                pieces = [gram(name, self._weights(name, share, ratio)) for name in members]
+                part = sum(pieces[1:], pieces[0]).double()
+                if kept is not None:
+                    kept[key] = part
+            part = part / floor if floor else part
+            total = part if total is None else total + part
+        return total
+
+    def _weights(self, name: str, share: float, ratio: float | None) -> Float[Tensor, "out inp"] | None:
+        """One over the precision, up to the floor: None where all are 1."""
+        source = self.frames[name].source
+        if ratio == 0 or source is None:
+            return None
+        return 1 / (share * source) if ratio is None else 1 / (ratio * source + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class PerOutput(Kernel):
+    """The kernel of a network linearised at one point: every output has gradients of its own."""
+
+    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n outputs n outputs"]:
+        return self._all(strength, lambda name, w: of.blocks[name].gram(of.blocks[name], w), self.kept)  # type: ignore[arg-type]
+
+    def between(
+        self, first: Jacobian, second: Jacobian, strength: Strength | None
+    ) -> Float[Tensor, "n outputs m outputs"]:
+        return self._all(strength, lambda name, w: first.blocks[name].gram(second.blocks[name], w))  # type: ignore[arg-type]
+
+    def within(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "m outputs outputs"]:
+        return self._all(strength, lambda name, w: of.blocks[name].norms(w))
+
+    def mode(
+        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
+    ) -> Latent:
+        side = start.numel()
+        return coupled_mode(gram.reshape(side, side), start, likelihood, targets, guess)
+
+    def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return gram[rows][:, :, columns]
+
+    def diagonal(self, gram: Tensor, of: Tensor) -> Tensor:
+        return gram[of, :, of]
+
+    def _all(
+        self,
+        strength: Strength | None,
+        gram: Callable[[str, Tensor | None], Tensor],
+        kept: dict[object, Tensor] | None = None,
+    ) -> Tensor:
+        total = self._sum(list(self.frames), strength, gram, kept)
+        assert total is not None
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Shared(Kernel):
+    """The kernel of a new head: the same for every output."""
+
+    head: str
+
+    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n n"]:
+        return self._with_head(of, of, strength, self.kept)
+
+    def between(self, first: Jacobian, second: Jacobian, strength: Strength | None) -> Float[Tensor, "n m"]:
+        return self._with_head(first, second, strength, None)
+
+    def within(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, " m"]:
+        def norms(name: str, w: Tensor | None) -> Tensor:
+            return of.blocks[name].norms(w).diagonal(dim1=-2, dim2=-1).mean(-1)
+
+        return self._plus(self._features(of).square().sum(-1), self._sum(self._body, strength, norms), strength)
+
+    def mode(
+        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
+    ) -> Latent:
+        return shared_mode(gram, start, likelihood, targets, guess)
+
+    def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return gram[rows][:, columns]
+
+    def diagonal(self, gram: Tensor, of: Tensor) -> Tensor:
+        return gram[of, of]
+
+    @property
+    def _body(self) -> list[str]:
+        return [name for name in self.frames if name != self.head]
+
+    def _features(self, of: Jacobian) -> Float[Tensor, "n features"]:
+        head = of.blocks[self.head]
+        if not isinstance(head, Rows):
+            raise UnsupportedLayer(
+                f'the new head "{self.head}" is applied at several positions of an example: only a head on one vector of '
+                'features an example has a kernel. Use inference="structured".'
+            )
+        return head.a.double()
+
+    def _with_head(
+        self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: dict[object, Tensor] | None
+    ) -> Tensor:
+        body = self._sum(
+            self._body,
+            strength,
+            lambda name, w: first.blocks[name].shared_gram(second.blocks[name], w),  # type: ignore[arg-type]
+            kept,
+        )
+        return self._plus(self._features(first) @ self._features(second).mT, body, strength)
+
+    def _plus(self, head: Tensor, body: Tensor | None, strength: Strength | None) -> Tensor:
+        own = head / (self.frames[self.head].floor if strength is None else strength.head)
+        return own if body is None else own + body

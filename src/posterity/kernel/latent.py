@@ -1,0 +1,233 @@
+"""The most probable outputs of a linearised network at its training examples, and the posterior around them.
+
+Newton's method in function space: the objective is convex and the prior enters only through a kernel matrix. Two forms, by
+the kernel: one that couples all outputs (side n·C), and one that is the same for every output (C matrices of side n).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posterity.curvature import Categorical, Likelihood
+from posterity.errors import DidNotConverge, NotFinite
+
+STEPS = 100
+DECREASE = 1e-10
+"""A Newton step that promises less than this many nats (relative to the objective) has arrived."""
+
+
+@dataclass(frozen=True, eq=False)
+class Latent(ABC):
+    """A Laplace approximation over the outputs of the training examples."""
+
+    gram: Tensor
+    start: Float[Tensor, "n outputs"]
+    """Outputs at the prior's mean."""
+    weights: Float[Tensor, "n outputs"]
+    """w with f = start + K w; at the mode minus the gradient of the NLL, as far as outputs tell."""
+    outputs: Float[Tensor, "n outputs"]
+    nll: float
+    log_det: float
+    """log det(I + KH), H the Hessian of the NLL."""
+
+    @property
+    def quadratic(self) -> float:
+        """wᵀKw: the squared distance of the weights from the prior's mean, in the prior's metric."""
+        return float((self.weights * (self.outputs - self.start)).sum())
+
+    @property
+    def log_evidence(self) -> float:
+        """ln p(data) by Laplace, of the linearised model. Exact for Gaussian noise."""
+        return -self.nll - 0.5 * self.quadratic - 0.5 * self.log_det
+
+    @abstractmethod
+    def mean(self, cross: Tensor) -> Float[Tensor, "m outputs"]:
+        """What the posterior adds to the outputs at new inputs, from their kernel with the training examples."""
+
+    @abstractmethod
+    def covariance(self, cross: Tensor, prior: Tensor) -> Float[Tensor, "m outputs outputs"]:
+        """The posterior covariance at new inputs, from their kernel with the training examples and with themselves."""
+
+    @abstractmethod
+    def blocks(self, groups: Int[Tensor, "groups size"]) -> Float[Tensor, "groups side side"]:
+        """The posterior covariance of the outputs of groups of training examples, all of one size."""
+
+
+@dataclass(frozen=True, eq=False)
+class CoupledLatent(Latent):
+    """Of a kernel K over all n·C outputs: with H = BBᵀ and I + BᵀKB = LLᵀ everything follows."""
+
+    root: Float[Tensor, "n outputs outputs"]
+    lower: Float[Tensor, "side side"]
+
+    def mean(self, cross: Float[Tensor, "n outputs m outputs"]) -> Float[Tensor, "m outputs"]:
+        return torch.einsum("ncmd,nc->md", cross, self.weights)
+
+    def _reduced(self, cross: Float[Tensor, "side columns"]) -> Float[Tensor, "side columns"]:
+        """A = L⁻¹BᵀK: the posterior covariance is the prior's minus AᵀA."""
+        n, c, _ = self.root.shape
+        turned = (self.root.mT @ cross.view(n, c, -1)).reshape(n * c, -1)
+        return torch.linalg.solve_triangular(self.lower, turned, upper=False)
+
+    def covariance(
+        self, cross: Float[Tensor, "n outputs m outputs"], prior: Float[Tensor, "m outputs outputs"]
+    ) -> Float[Tensor, "m outputs outputs"]:
+        n, c, m, _ = cross.shape
+        reduced = self._reduced(cross.reshape(n * c, m * c)).view(n * c, m, c).transpose(0, 1)
+        return symmetric(prior - reduced.mT @ reduced)
+
+    def blocks(self, groups: Int[Tensor, "groups size"]) -> Float[Tensor, "groups side side"]:
+        n, c = self.outputs.shape
+        reduced = self._reduced(self.gram).view(n * c, n, c)
+        columns = reduced[:, groups].flatten(2).transpose(0, 1)
+        entries = (groups[:, :, None] * c + torch.arange(c, device=groups.device)).flatten(1)
+        return symmetric(self.gram[entries[:, :, None], entries[:, None, :]] - columns.mT @ columns)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedLatent(Latent):
+    """Of a kernel k (n × n) that is the same for every output and couples none: O(C n³) instead of O(C³n³).
+
+    E_c = D_c^½ (I + D_c^½ k D_c^½)⁻¹ D_c^½, D the diagonal of H; the softmax couples outputs by M = Σ_c E_c.
+    """
+
+    inner: Float[Tensor, "outputs n n"]
+    coupling: Float[Tensor, "n n"] | None
+    """The Cholesky factor of M, where the likelihood couples outputs."""
+
+    def mean(self, cross: Float[Tensor, "n m"]) -> Float[Tensor, "m outputs"]:
+        return cross.mT @ self.weights
+
+    def covariance(self, cross: Float[Tensor, "n m"], prior: Float[Tensor, " m"]) -> Float[Tensor, "m outputs outputs"]:
+        pulled = self.inner @ cross  # outputs n m
+        own = torch.diag_embed(prior[:, None] - (cross * pulled).sum(1).mT)
+        if self.coupling is None:
+            return own
+        common = torch.linalg.solve_triangular(self.coupling, pulled, upper=False).permute(2, 0, 1)
+        return symmetric(own + common @ common.mT)
+
+    def blocks(self, groups: Int[Tensor, "groups size"]) -> Float[Tensor, "groups side side"]:
+        count, size = groups.shape
+        c = self.outputs.shape[1]
+        cross = self.gram[:, groups]  # n groups size
+        pulled = torch.einsum("cij,jgs->cigs", self.inner, cross)
+        prior = self.gram[groups[:, :, None], groups[:, None, :]]
+        own = prior - torch.einsum("ngs,cngt->cgst", cross, pulled)  # outputs groups size size
+        total = torch.diag_embed(own.movedim(0, -1))  # groups size size outputs outputs
+        if self.coupling is not None:
+            flat = torch.linalg.solve_triangular(self.coupling, pulled.flatten(2), upper=False)
+            flat = flat.view(c, -1, count, size).permute(2, 3, 0, 1)  # groups size outputs n
+            total = total + torch.einsum("gscn,gtdn->gstcd", flat, flat)
+        return symmetric(total.transpose(2, 3).reshape(count, size * c, size * c))
+
+
+def coupled_mode(
+    gram: Float[Tensor, "side side"],
+    start: Float[Tensor, "n outputs"],
+    likelihood: Likelihood,
+    targets: Tensor,
+    guess: Float[Tensor, "n outputs"] | None = None,
+) -> CoupledLatent:
+    """Minimise NLL(start + Kw) + ½wᵀKw for a kernel over all outputs: a handful of Cholesky factors of side n·C."""
+    (n, c), gram, start = start.shape, _checked(gram), start.double()
+    eye = torch.eye(n * c, dtype=torch.float64, device=gram.device)
+
+    def newton(w: Tensor, f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        root = likelihood.fisher_root(f)
+        inner = torch.einsum("iab,iajc,jcd->ibjd", root, gram.view(n, c, n, c), root).reshape(n * c, n * c)
+        lower = torch.linalg.cholesky(eye + inner)
+        b = (root @ (root.mT @ (f - start)[..., None])).squeeze(-1) - residual
+        kb = (gram @ b.flatten()).view(n, c, 1)
+        inside = torch.cholesky_solve((root.mT @ kb).reshape(-1, 1), lower).view(n, c, 1)
+        return b - (root @ inside).squeeze(-1), (root, lower)
+
+    w, f, (root, lower) = _iterate(
+        newton, lambda w: (gram @ w.flatten()).view(n, c), start, likelihood, targets, guess, gram
+    )
+    log_det = 2 * float(lower.diagonal().log().sum())
+    return CoupledLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, root, lower)
+
+
+def shared_mode(
+    gram: Float[Tensor, "n n"],
+    start: Float[Tensor, "n outputs"],
+    likelihood: Likelihood,
+    targets: Tensor,
+    guess: Float[Tensor, "n outputs"] | None = None,
+) -> SharedLatent:
+    """The same for a kernel that every output has to itself: C Cholesky factors of side n a step."""
+    gram, start = _checked(gram), start.double()
+    eye = torch.eye(len(gram), dtype=torch.float64, device=gram.device)
+    coupled = isinstance(likelihood, Categorical)
+
+    def newton(w: Tensor, f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor | None]]:
+        hessian = f.softmax(-1) if coupled else likelihood.fisher_root(f).diagonal(dim1=-2, dim2=-1).square()
+        root = hessian.mT.clamp_min(torch.finfo(torch.float64).tiny).sqrt()  # outputs n
+        lower = torch.linalg.cholesky(eye + root[:, :, None] * gram * root[:, None, :])
+        inner = symmetric(root[:, :, None] * torch.cholesky_solve(torch.diag_embed(root), lower))
+        shift = f - start
+        pull = hessian * shift
+        b = pull - residual - (hessian * pull.sum(-1, keepdim=True) if coupled else 0)
+        along = (inner @ (gram @ b).mT[..., None]).squeeze(-1).mT
+        new = b - along
+        coupling = None
+        if coupled:
+            coupling = torch.linalg.cholesky(inner.sum(0))
+            common = torch.cholesky_solve(along.sum(-1, keepdim=True), coupling)
+            new = new + (inner @ common).squeeze(-1).mT
+        return new, (lower, inner, coupling)
+
+    w, f, (lower, inner, coupling) = _iterate(newton, lambda w: gram @ w, start, likelihood, targets, guess, gram)
+    log_det = 2 * float(lower.diagonal(dim1=-2, dim2=-1).log().sum())
+    log_det += 0.0 if coupling is None else 2 * float(coupling.diagonal().log().sum())
+    return SharedLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, inner, coupling)
+
+
+def _iterate(newton, times_gram, start, likelihood, targets, guess, gram):  # type: ignore[no-untyped-def]
+    """Newton steps with backtracking; the objective falls with every one."""
+    w = torch.zeros_like(start) if guess is None else guess.double()
+
+    def objective(w: Tensor) -> tuple[float, Tensor]:
+        move = times_gram(w)
+        return float(likelihood.nll(start + move, targets)) + 0.5 * float((w * move).sum()), start + move
+
+    value, f = objective(w)
+    if guess is not None and not value < (zero := objective(torch.zeros_like(w)))[0]:
+        w, (value, f) = torch.zeros_like(w), zero
+    promised, arrived = float("inf"), False
+    for _ in range(STEPS):
+        residual = likelihood.residual(f, targets)
+        new, factors = newton(w, f, residual)
+        if arrived:
+            return w, f, factors
+        step = new - w
+        # What a weight does outside the range of K moves no output: the promised decrease sees only what counts.
+        promised = -float((step * times_gram(w + residual)).sum())
+        if promised <= DECREASE * (1 + abs(value)):
+            # Newton's steps square their error: one more leaves nothing but rounding.
+            arrived, w = True, new
+            f = start + times_gram(w)
+            continue
+        size = 1.0
+        while (tried := objective(w + size * step))[0] > value and size > 1e-6:
+            size /= 2
+        w, (value, f) = w + size * step, tried
+    raise DidNotConverge(
+        f"Newton's method in function space promised {promised:.1e} nats more after {STEPS} steps: the kernel is badly "
+        f"conditioned (largest entry {float(gram.abs().max()):.1e}). Choose a stronger prior (a larger floor)."
+    )
+
+
+def _checked(gram: Tensor) -> Tensor:
+    if not bool(torch.isfinite(gram).all()):
+        raise NotFinite("the kernel is not finite: the network's gradients overflow at the training examples.")
+    return symmetric(gram.double())
+
+
+def symmetric(x: Tensor) -> Tensor:
+    return (x + x.mT) / 2

@@ -1,0 +1,190 @@
+"""Few examples: the exact posterior in function space, around the prior's mean or around a trained network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks import Block, find_blocks, named, read_blocks
+from posterity.blocks.modes import evaluating
+from posterity.curvature import Data, GaussianNoise, Likelihood
+from posterity.curvature.batches import Batch, batches
+from posterity.errors import TooLarge
+from posterity.gaussian import Gaussian
+from posterity.kernel import (
+    BlockFrame,
+    Calibration,
+    Choice,
+    FunctionSpace,
+    Linearised,
+    Link,
+    Member,
+    PerOutput,
+    Shared,
+    Strength,
+    calibrate,
+    choose,
+    choose_noise,
+    jacobian,
+)
+from posterity.kernel.choose import Criterion
+
+log = logging.getLogger("posterity")
+
+SIDE = 3000
+"""The largest n·C whose kernel over all outputs is factorised (72 MB, a second a Cholesky factor)."""
+SHARED = 1500
+"""The largest n for a kernel that all outputs share."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """All training examples at once, as inference in function space takes them."""
+
+    inputs: list[Batch]
+    targets: Tensor
+    outputs: int
+
+    @property
+    def count(self) -> int:
+        return len(self.targets)
+
+
+def fits(count: int, outputs: int, new_head: bool) -> bool:
+    """Whether the exact posterior of so many examples is within reach."""
+    return count <= SHARED if new_head else count * outputs <= SIDE
+
+
+def limit(new_head: bool) -> str:
+    """The limit in words."""
+    return f"{SHARED:,} examples" if new_head else f"{SIDE:,} examples times outputs"
+
+
+@torch.no_grad()
+def gather(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int, most: int) -> Examples | None:
+    """The data as a list of batches, or None as soon as there are more than `most` examples or outputs have positions."""
+    kept: list[Batch] = []
+    count = 0
+    for batch in batches(data, batch_size):
+        count += batch.count
+        if count > most:
+            return None
+        kept.append(batch.to(next(model.parameters()).device))
+    if not kept:
+        return None
+    with evaluating(model):
+        outputs, _ = likelihood.check(kept[0].outputs(model), kept[0].targets)
+    if outputs.ndim != 2:
+        return None
+    targets = torch.cat([batch.targets for batch in kept])
+    return Examples(kept, targets, outputs.shape[1])
+
+
+def around_prior(
+    model: nn.Module,
+    prior: Gaussian,
+    handed_down: Gaussian,
+    head: str | None,
+    examples: Examples,
+    likelihood: Likelihood,
+    criterion: Criterion = "loo",
+    groups: Tensor | None = None,
+    link: Link = "probit",
+    shares: Sequence[float] | None = None,
+) -> FunctionSpace:
+    """The posterior of the network made linear at the *prior's mean*: no training, and no label in its kernel.
+
+    `prior` fits the network; `handed_down` is the same as it came, whose head says which features are worth reading where
+    the network's own head is new (`head`).
+    """
+    blocks = find_blocks(model, named(prior.mean))
+    frames = {name: BlockFrame.of(prior.precision[name]) for name in blocks}
+    point = dict(prior.mean)
+    if head is not None:
+        point[head] = _directions(handed_down, head, prior.mean[head])
+    blocks = _resized(blocks, point)
+    train = jacobian(model, blocks, point, frames, examples.inputs)
+    kernel = PerOutput(frames) if head is None else Shared(frames, head)
+    linearised = Linearised(kernel, train, examples.targets, likelihood, examples.outputs, {} if head is None else None)
+    if isinstance(likelihood, GaussianNoise):
+        return _regression(linearised, blocks, point, frames, link, shares)
+    choice = choose(linearised, criterion, groups, link, shares)
+    return FunctionSpace(blocks, point, frames, choice, likelihood, link)
+
+
+def around_mode(
+    model: nn.Module,
+    prior: Gaussian,
+    examples: Examples,
+    likelihood: Likelihood,
+    groups: Tensor | None = None,
+    link: Link = "probit",
+    learn_noise: bool = False,
+) -> FunctionSpace:
+    """The posterior of the network made linear where it was trained to, at the prior's own strength.
+
+    Another strength has another mode, and features that were trained have seen every label: so only the width and the
+    softness of the predictive are chosen here (and the noise of a regression).
+    """
+    blocks = find_blocks(model, named(prior.mean))
+    frames = {name: BlockFrame.of(prior.precision[name]) for name in blocks}
+    point = read_blocks(model, blocks)
+    train = jacobian(model, blocks, point, frames, examples.inputs)
+    shift = {name: frames[name].turned((prior.mean[name].to(point[name]) - point[name]).double()) for name in blocks}
+    linearised = Linearised(PerOutput(frames), train, examples.targets, likelihood, examples.outputs, shift)
+    if isinstance(likelihood, GaussianNoise) and learn_noise:
+        return _regression(linearised, blocks, point, frames, link, None)
+    posterior = linearised.posterior(None)
+    calibration, nll, options = calibrate(posterior.left_out(groups), likelihood, examples.targets, link)
+    choice = Choice((Member(1.0, posterior, calibration, nll),), options, "loo")
+    return FunctionSpace(blocks, point, frames, choice, likelihood, link)
+
+
+def _regression(linearised, blocks, point, frames, link, shares) -> FunctionSpace:  # type: ignore[no-untyped-def]
+    """Strength and noise together, in closed form."""
+    start = linearised.start()
+    found = choose_noise(linearised.kernel, linearised.train, start, linearised.targets, shares)
+    likelihood = GaussianNoise(found.precision)
+    posterior = replace(linearised, likelihood=likelihood).posterior(found.strength)
+    choice = Choice((Member(1.0, posterior, Calibration(), found.nll),), found.options, "loo")
+    return FunctionSpace(blocks, point, frames, choice, likelihood, link)
+
+
+def _directions(handed_down: Gaussian, head: str, like: Tensor) -> Tensor:
+    """Directions of the features through which the layers below are seen: the rows of the prior's own head.
+
+    A prior without one leaves all directions equal: as many random ones stand for them.
+    """
+    rows = handed_down.mean.get(head)
+    if rows is not None and rows.shape[1] == like.shape[1] and bool(rows.any()):
+        return rows
+    draw = torch.randn(max(10, like.shape[0]), like.shape[1], generator=torch.Generator().manual_seed(0))
+    return draw.to(like) / like.shape[1] ** 0.5
+
+
+def _resized(blocks: dict[str, Block], point: dict[str, Tensor]) -> dict[str, Block]:
+    """Blocks with as many outputs as the point has: a head may read in more directions than the task has classes."""
+    resized = {}
+    for name, block in blocks.items():
+        out = point[name].shape[0]
+        layer = block.layer if out == block.layer.out else replace(block.layer, out=out)
+        resized[name] = replace(block, layer=layer)
+    return resized
+
+
+def strength_of(space: FunctionSpace) -> Strength:
+    """The strength for a network that is used by itself, and for the Gaussian around it."""
+    best = space.choice.for_mode or space.choice.best.posterior.strength
+    assert best is not None
+    return best
+
+
+def too_large(examples: int, outputs: int, new_head: bool) -> TooLarge:
+    return TooLarge(
+        f"{examples:,} examples with {outputs} outputs are beyond the exact posterior in function space (limit "
+        f"{limit(new_head)}): use `pt.learn`, which keeps a structured posterior instead."
+    )

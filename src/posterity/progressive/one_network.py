@@ -85,7 +85,12 @@ class OneNetwork(HeadLearner):
             network = copy.deepcopy(before.network)
             network.set_submodule(self.architecture.head, head)
         prior = self._prior(network, None if before is None else before.belief)
-        options = {"validation": task.validation, "progress": progress, "epochs": EPOCHS, "start": "model"}
+        options: dict[str, Any] = {
+            "validation": task.validation,
+            "progress": progress,
+            "epochs": EPOCHS,
+            "start": "model",
+        }
         options |= self.training
         train(network, task.train, prior, task.likelihood, generator=dice, **options)
         belief = self._remember(network, task, prior, dice)

@@ -28,7 +28,7 @@ def train_column(
 ) -> History:
     """Train the last of some columns. What the earlier ones hand on is kept where that can be: see `Network.remember`."""
     # A column is built where it is to start: laterals and heads have no counterpart at their prior's mean.
-    data, options = task.train, {"epochs": EPOCHS, "start": "model"} | dict(options)
+    data, options = task.train, dict[str, Any](epochs=EPOCHS, start="model") | dict(options)
     if options.get("device") is not None:
         network.to(options["device"])
     # Every draw of the pool runs once for all examples, which takes epochs to pay off; weights that are not drawn, only one.

@@ -35,10 +35,19 @@ from posterity.pacbayes import (
     sample_then_evaluate,
     tune,
 )
-from posterity.predictive import Prediction, Scores, ood_auroc, predict, reliability, score, selective_accuracy
+from posterity.predictive import (
+    Prediction,
+    Scores,
+    consistency,
+    ood_auroc,
+    predict,
+    reliability,
+    score,
+    selective_accuracy,
+)
 from posterity.progressive import BPNN, PNN, Stream, Task
 from posterity.version import __version__
-from posterity.workflow import Fit, adapt, learn, split_prior
+from posterity.workflow import Fit, adapt, learn, posterior, prior, split_prior
 
 __all__ = [
     "BPNN",
@@ -70,6 +79,7 @@ __all__ = [
     "__version__",
     "adapt",
     "certify",
+    "consistency",
     "estimate",
     "gibbs_risk",
     "isotropic",
@@ -78,7 +88,9 @@ __all__ = [
     "log_evidence",
     "ood_auroc",
     "optimise_posterior",
+    "posterior",
     "predict",
+    "prior",
     "recursive_certificate",
     "reliability",
     "sample_then_evaluate",

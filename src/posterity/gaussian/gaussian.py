@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, nearest, relative_error
+from posterity.blocks import find_blocks, named, write_blocks
 from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch
 from posterity.fingerprint import fingerprint
@@ -170,6 +171,13 @@ class Gaussian:
             for role, tensor in {"mean": self.mean[name], **tensors}.items():
                 parts += [f"{name} {kind} {role} {tuple(tensor.shape)}", tensor]
         return fingerprint(parts)
+
+    @torch.no_grad()
+    def write_to(self, model: nn.Module) -> None:
+        """Set a network's weights to this mean, in place. Blocks of the network that this does not speak of stay as they are."""
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        for name, value in write_blocks(find_blocks(model, named(self.mean)), self.mean).items():
+            parameters[name].copy_(value.to(parameters[name]))
 
     def without(self, *blocks: str) -> Gaussian:
         """All but these blocks."""

@@ -116,7 +116,8 @@ def jacobian(
 ) -> Jacobian:
     """One forward pass and a backward pass an output, in evaluation mode; the model comes out as it went in.
 
-    Linear layers with one position an example keep input and gradient rows, all others their gradients written out.
+    Linear layers with one position an example keep input and gradient rows, all others their gradients written out; in
+    float64, so that what the network's precision has rounded still makes a kernel without negative eigenvalues.
     """
     like = next(model.parameters())
     weights = {name: p.detach() for name, p in model.named_parameters()}
@@ -168,18 +169,18 @@ def _seen(block: Block, frame: BlockFrame, passes: list[list[Call]], inputs: dic
         return None
     calls = passes[0]
     if block.layer.separable and frame.whole is None and positions(block, calls) == 1:
-        a, s = (x.squeeze(1) for x in rows(block, calls))
+        a, s = (x.squeeze(1).double() for x in rows(block, calls))
         if block.name not in inputs:
             inputs[block.name] = a if frame.right is None else a @ frame.right.to(a)
         return s if frame.left is None else s @ frame.left.to(s)
-    return frame.turned(torch.cat(list(gradients(block, calls))))
+    return frame.turned(torch.cat(list(gradients(block, calls))).double())
 
 
 def _stacked(parts: list[Tensor | None], block: Block, outputs: Tensor) -> Tensor:
     """All outputs' gradients; those of an output that does not depend on the block are zero."""
     some = next((p for p in parts if p is not None), None)
     if some is None:
-        some = outputs.new_zeros(len(outputs), *block.shape)
+        some = outputs.new_zeros(len(outputs), *block.shape).double()
     return torch.stack([torch.zeros_like(some) if p is None else p for p in parts], 1)
 
 

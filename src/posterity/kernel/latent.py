@@ -202,7 +202,13 @@ def _iterate(newton, times_gram, start, likelihood, targets, guess, gram):  # ty
     promised, arrived = float("inf"), False
     for _ in range(STEPS):
         residual = likelihood.residual(f, targets)
-        new, factors = newton(w, f, residual)
+        try:
+            new, factors = newton(w, f, residual)
+        except torch.linalg.LinAlgError as error:
+            raise DidNotConverge(
+                f"the kernel (largest entry {float(gram.abs().max()):.1e}) has lost its definiteness to rounding: choose a "
+                "stronger prior (a larger floor), or run the network in float64."
+            ) from error
         if arrived:
             return w, f, factors
         step = new - w

@@ -93,5 +93,5 @@ def moved(jacobian: Jacobian, shift: Mapping[str, Tensor]) -> Float[Tensor, "n o
     """Outputs of the linear model with weights shifted from the point of linearisation, in float64."""
     total = jacobian.outputs.double()
     for name, direction in shift.items():
-        total = total + jacobian.blocks[name].along(direction.to(jacobian.outputs)).double()
+        total = total + jacobian.blocks[name].along(direction.double())
     return total

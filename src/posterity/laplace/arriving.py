@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 from torch import nn
 
-from posterity.blocks import find_blocks, named, write_blocks
 from posterity.gaussian import Gaussian
 
 log = logging.getLogger("posterity")
@@ -36,15 +35,11 @@ def patience(epochs: int, batches: int) -> int:
     return max(epochs, math.ceil(10 * epochs / max(1, batches)))
 
 
-@torch.no_grad()
 def move_to_prior(model: nn.Module, prior: Gaussian) -> bool:
     """Write a learned prior's mean into the network. A prior around zero says nothing of where to start."""
     if not any(bool(mean.any()) for mean in prior.mean.values()):
         return False
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    blocks = find_blocks(model, named(prior.mean))
-    for name, value in write_blocks(blocks, dict(prior.mean)).items():
-        parameters[name].copy_(value.to(parameters[name]))
+    prior.write_to(model)
     log.info("training starts at the prior's mean")
     return True
 

@@ -14,13 +14,16 @@ from posterity.errors import BadTargets, PosterityError, RepeatedTask
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One task: data to learn from, data to watch, data to be judged by, and how many outputs its head has."""
+    """One task: data to learn from, data to watch, data to be judged by, and how many outputs its head has.
+
+    Validation and test data are for learners that need them: `Task("apple", train, classes=5)` is a task.
+    """
 
     name: str
     train: Data
-    validation: Data | None
-    test: Data | None
-    classes: int
+    validation: Data | None = None
+    test: Data | None = None
+    classes: int = 0
     likelihood: Likelihood = field(default_factory=Categorical)
 
     def check(self) -> None:

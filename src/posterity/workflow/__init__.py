@@ -1,7 +1,8 @@
-"""The verbs that do several steps: learn a task, and split one to certify it."""
+"""The verbs that do several steps: learn a task, adapt to one, and the short ways to a posterior and to a prior."""
 
+from posterity.workflow.doors import posterior, prior
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import adapt, learn
 from posterity.workflow.split_prior import Refined, split_prior
 
-__all__ = ["Fit", "Refined", "adapt", "learn", "split_prior"]
+__all__ = ["Fit", "Refined", "adapt", "learn", "posterior", "prior", "split_prior"]

@@ -10,21 +10,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, named, write_blocks
+from posterity.blocks import find_blocks, named
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
-from posterity.curvature.batches import batches
 from posterity.curvature.hashes import data_fingerprint, example_hashes
 from posterity.curvature.workers import Workers
-from posterity.errors import PosterityError
 from posterity.gaussian import Card, Gaussian
-from posterity.kernel import Calibration, FunctionSpace, Link, Strength, calibrate
+from posterity.kernel import Calibration, FunctionSpace, Link, Strength
 from posterity.kernel.jacobian import Rows
-from posterity.kernel.leave_one_out import LeftOut
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
 from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.isotropic import head_name
 from posterity.laplace.source import split
-from posterity.predictive.linearised import output_moments
+from posterity.workflow.doors import calibrated
 from posterity.workflow.few import (
     SHARED,
     SIDE,
@@ -143,8 +140,8 @@ def learn(
     )
     numbers = scales if isinstance(scales, Scales) else Scales()
     posterior = update(used, model, curvature, numbers)
-    if space is None and held is not None:
-        calibration = _calibrated_on(held, model, posterior, final, link, batch_size)
+    if space is None:
+        calibration = calibrated(model, posterior, final, part, held, link, batch_size)
     signed = _signed(posterior.card, [part, *([] if held is None else [held])], history, classes)
     frozen = frozen_fingerprint(model, find_blocks(model, named(used.mean)))
     posterior = replace(posterior, card=replace(signed, frozen=frozen))
@@ -318,15 +315,12 @@ class _Task:
         assert isinstance(features, Rows)
         return alone.latent.weights.mT @ features.a.double() / strength.head
 
-    @torch.no_grad()
     def write(self, prior: Gaussian, space: FunctionSpace) -> None:
         """The prior's mean, and a new head's own fit, into the network."""
-        point = dict(prior.mean)
+        mean = dict(prior.mean)
         if self.new_head is not None:
-            point[self.new_head] = self._fitted_head(space, strength_of(space)).to(point[self.new_head])
-        parameters = dict(self.model.named_parameters(remove_duplicate=False))
-        for name, value in write_blocks(find_blocks(self.model, named(prior.mean)), point).items():
-            parameters[name].copy_(value.to(parameters[name]))
+            mean[self.new_head] = self._fitted_head(space, strength_of(space)).to(mean[self.new_head])
+        replace(prior, mean=mean).write_to(self.model)
 
 
 def _from_there(likelihood: Likelihood) -> dict[str, Any]:
@@ -334,28 +328,6 @@ def _from_there(likelihood: Likelihood) -> dict[str, Any]:
     if isinstance(likelihood, GaussianNoise):
         return {"start": "model"}
     return {"start": "model", "epochs": 0, "polish_steps": POLISH}
-
-
-def _calibrated_on(
-    held: Data, model: nn.Module, posterior: Gaussian, likelihood: Likelihood, link: Link, batch_size: int
-) -> Calibration:
-    """Width and softness of the structured predictive, by examples that were held out of training."""
-    means, covariances, targets = [], [], []
-    for batch in batches(held, batch_size):
-        try:
-            mean, covariance = output_moments(model, posterior, batch.to(next(model.parameters()).device))
-        except PosterityError as error:
-            log.info("the predictive is not calibrated: %s", error)
-            return Calibration()
-        if mean.ndim != 2:
-            return Calibration()
-        means.append(mean.double())
-        covariances.append(covariance)
-        targets.append(batch.targets)
-    if not means:
-        return Calibration()
-    left_out = LeftOut(torch.cat(means), torch.cat(covariances))
-    return calibrate(left_out, likelihood, torch.cat(targets).to(left_out.mean.device), link)[0]
 
 
 def _signed(card: Card, seen: list[Data], history: History | None, classes: Sequence[str] | None) -> Card:

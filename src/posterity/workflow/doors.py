@@ -1,0 +1,217 @@
+"""Two short ways in: a trained network becomes a posterior, and any network with unlabelled inputs becomes a prior."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from posterity.blocks import Selection, find_blocks
+from posterity.blocks.modes import evaluating
+from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, Sampled, estimate
+from posterity.curvature.batches import Batch, batches
+from posterity.errors import BadData, Inconsistent
+from posterity.gaussian import Gaussian
+from posterity.kernel import Calibration, LeftOut, Link, calibrate, downdate, residual_noise
+from posterity.laplace import Scales, isotropic, tune_strength, update
+from posterity.laplace.frozen import frozen_fingerprint
+from posterity.predictive.inputs import Inputs, input_batches
+from posterity.predictive.linearised import output_moments
+from posterity.workflow.fit import Fit
+
+log = logging.getLogger("posterity")
+
+LOOKED_AT = 500
+"""Training examples that the width of a posterior is chosen by."""
+
+
+def posterior(
+    model: nn.Module,
+    data: Data,
+    likelihood: Likelihood | None = None,
+    *,
+    validation: Data | None = None,
+    precision: float | None = None,
+    estimator: Estimator | None = None,
+    blocks: Selection = None,
+    link: Link = "probit",
+    batch_size: int = 256,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+) -> Fit:
+    """A trained network becomes a posterior: the network as it is, with curvature at its training data around it.
+
+    The prior is isotropic around zero; its precision is the one of greatest evidence unless it is given. The width and softness
+    of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; where the posterior is
+    too wide for its own data to allow that, predictions are the network's own and only `.unknown` uses the covariance.
+
+    Args:
+        model: a trained network. It is not changed.
+        data: what it was trained on.
+        likelihood: what outputs mean; classes by default. The noise of `GaussianNoise()` is that of the residuals.
+        validation: examples that were not trained on, to calibrate with.
+        precision: of the prior; by the evidence if None.
+        estimator: of curvature; `EKFAC()` by default.
+        blocks: which layers are uncertain, by name, type or predicate; all by default, `blocks=["fc"]` for a last layer.
+        link: how normal outputs become probabilities.
+        batch_size: examples at a time.
+        generator: the source of randomness.
+        progress: whether to show bars.
+
+    Returns:
+        A `Fit` whose model is the network given.
+
+    Raises:
+        UnsupportedLayer: if a trainable layer cannot become a block; leave it out with `blocks`.
+
+    Example:
+        >>> fit = pt.posterior(model, train_loader)
+        >>> fit.predict(x).probs
+    """
+    likelihood = likelihood or Categorical()
+    if isinstance(likelihood, GaussianNoise) and likelihood.precision is None:
+        likelihood = _noise(model, data, batch_size)
+    curvature = estimate(
+        model,
+        data,
+        estimator or EKFAC(),
+        likelihood,
+        blocks=blocks,
+        batch_size=batch_size,
+        generator=generator,
+        progress=progress,
+    )
+    prior = isotropic(model, precision or 1.0, blocks=blocks)
+    if precision is None:
+        alpha = tune_strength(prior, model, curvature).alpha
+        assert isinstance(alpha, float)
+        prior = isotropic(model, alpha, blocks=blocks)
+    found = update(prior, model, curvature)
+    calibration = calibrated(model, found, likelihood, data, validation, link, batch_size)
+    return Fit(model, prior, found, curvature, Scales(), None, likelihood, None, calibration)
+
+
+def prior(
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    floor: float = 1.0,
+    population: int | None = None,
+    estimator: Estimator | None = None,
+    blocks: Selection = None,
+    text: str = "",
+    batch_size: int = 256,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+) -> Gaussian:
+    """A prior from any trained network and some inputs, without labels.
+
+    Its mean is the network's weights. Its precision is share · F + floor · identity, with F the Fisher information at labels
+    that the network draws itself: it needs inputs alone. Both numbers stay adjustable, and `learn` and `adapt` choose them.
+
+    Args:
+        model: a trained classifier. It is not changed.
+        inputs: some inputs of the kind it was trained on: a tensor, an array, a Dataset or a DataLoader.
+        floor: the precision of directions without curvature.
+        population: how many examples the network was trained on; F is scaled up to that many (None: as many as there are inputs).
+        estimator: of curvature; `EKFAC(Sampled(1))` by default.
+        blocks: which layers get a prior.
+        text: a sentence for the prior's card.
+        batch_size: inputs at a time.
+        generator: the source of randomness.
+        progress: whether to show bars.
+
+    Returns:
+        A `Gaussian` to save, to share, and to learn from. What its network has seen is unknown, so certificates refuse it
+        unless that is vouched for.
+
+    Raises:
+        BadData: if there are no inputs.
+
+    Example:
+        >>> pt.prior(resnet, images, population=1_281_167).save("imagenet.safetensors")
+    """
+    estimator = estimator or EKFAC(Sampled(1))
+    if not isinstance(estimator.labels, Sampled):
+        raise BadData("a prior without labels draws them from the network: give an estimator with labels=Sampled(n).")
+    given = input_batches(inputs, batch_size, next(model.parameters()).device)
+    curvature = estimate(
+        model,
+        [_labelled(model, batch) for batch in given],
+        estimator,
+        Categorical(),
+        blocks=blocks,
+        generator=generator,
+        progress=progress,
+    )
+    scale = 1.0 if population is None else population / curvature.count
+    start = isotropic(model, floor, mean="model", blocks=blocks)
+    found = update(start, model, curvature, Scales(beta=scale))
+    frozen = frozen_fingerprint(model, find_blocks(model, blocks))
+    return replace(found, card=replace(found.card, text=text, frozen=frozen))
+
+
+@torch.no_grad()
+def _labelled(model: nn.Module, batch: Batch) -> tuple[object, torch.Tensor]:
+    """Inputs with stand-ins for labels, of the shape that the outputs ask for."""
+    with evaluating(model):
+        shape = batch.outputs(model).shape[:-1]
+    inputs = batch.named if batch.named else batch.positional[0]
+    return inputs, torch.zeros(shape, dtype=torch.int64)
+
+
+@torch.no_grad()
+def _noise(model: nn.Module, data: Data, batch_size: int) -> GaussianNoise:
+    outputs, targets = [], []
+    with evaluating(model):
+        for batch in batches(data, batch_size):
+            one, other = GaussianNoise().check(batch.to(next(model.parameters()).device).outputs(model), batch.targets)
+            outputs.append(one)
+            targets.append(other.to(one.device))
+    if not outputs:
+        raise BadData("there is no example to learn the noise from.")
+    return residual_noise(torch.cat(outputs), torch.cat(targets))
+
+
+def calibrated(
+    model: nn.Module,
+    gaussian: Gaussian,
+    likelihood: Likelihood,
+    data: Data,
+    validation: Data | None,
+    link: Link,
+    batch_size: int,
+) -> Calibration:
+    """Width and softness of a structured predictive: by held-out examples, else by leave-one-out on some training examples."""
+    means, covariances, targets = [], [], []
+    count = 0
+    for batch in batches(data if validation is None else validation, batch_size):
+        mean, covariance = output_moments(model, gaussian, batch.to(next(model.parameters()).device))
+        if mean.ndim != 2:
+            log.info("outputs have positions: the predictive is not calibrated")
+            return Calibration()
+        means.append(mean.double())
+        covariances.append(covariance)
+        targets.append(likelihood.check(mean, batch.targets.to(mean.device))[1])
+        count += batch.count
+        if validation is None and count >= LOOKED_AT:
+            break
+    if not means:
+        return Calibration()
+    left_out, answers = LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
+    if validation is None:
+        try:
+            left_out = _left_out(left_out, likelihood, answers)
+        except Inconsistent as error:
+            log.info("predictions are the network's own: %s", error)
+            return Calibration(0.0, 1.0)
+    return calibrate(left_out, likelihood, answers, link)[0]
+
+
+def _left_out(seen: LeftOut, likelihood: Likelihood, targets: torch.Tensor) -> LeftOut:
+    """From outputs that have seen an example to those that have not: one downdate and one Newton step."""
+    covariance = downdate(seen.covariance, likelihood.fisher_root(seen.mean))
+    gradient = likelihood.residual(seen.mean, targets)
+    return LeftOut(seen.mean + (covariance @ gradient[..., None]).squeeze(-1), covariance)

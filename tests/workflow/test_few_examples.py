@@ -1,0 +1,200 @@
+"""Few examples after a learned prior: what `learn` and `adapt` do, and that it pays."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import posterity as pt
+from posterity.errors import TooLarge
+from posterity.kernel import PerOutput, Shared
+
+NAMES = ["north", "east", "south"]
+
+
+def network(classes: int = 3) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, classes))
+
+
+def task(seed: int, n: int, classes: int = 3) -> tuple[Tensor, Tensor]:
+    """Classes by angle in a plane that all tasks share; a seed turns it a little."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=generator)
+    angle = torch.atan2(x[:, 0] + 0.3 * x[:, 1] ** 2, x[:, 2]) + 0.2 * (seed % 3)
+    return x, ((angle + torch.pi) / (2 * torch.pi) * classes).long().clamp(0, classes - 1)
+
+
+@pytest.fixture(scope="module")
+def source() -> tuple[pt.Gaussian, nn.Module]:
+    model = network()
+    fit = pt.learn(
+        model,
+        task(0, 1500),
+        classes=NAMES,
+        training={"epochs": 60, "lr": 1e-2},
+        generator=torch.Generator().manual_seed(0),
+        progress=False,
+    )
+    return fit.posterior, model
+
+
+def nll(probs: Tensor, targets: Tensor) -> float:
+    return float(F.nll_loss(probs.clamp_min(1e-9).log(), targets))
+
+
+def test_many_examples_get_a_structured_posterior_and_few_an_exact_one(source):
+    prior, _ = source
+    assert prior.card.classes == tuple(NAMES)
+    fit = pt.learn(network(), task(1, 20), prior, classes=NAMES, progress=False)
+    assert fit.function is not None
+    assert isinstance(fit.choice.best.posterior.of.kernel, PerOutput)
+    assert sum(m.weight for m in fit.choice.members) == pytest.approx(1)
+
+
+def test_the_predictive_is_better_than_plain_fine_tuning(source):
+    prior, trained = source
+    x, y = task(1, 24)
+    new, answers = task(1, 2000)
+    fit = pt.learn(network(), (x, y), prior, classes=NAMES, progress=False)
+    plain = network()
+    plain.load_state_dict(trained.state_dict())
+    optimiser = torch.optim.Adam(plain.parameters(), 1e-2)
+    for _ in range(200):
+        optimiser.zero_grad()
+        F.cross_entropy(plain(x), y).backward()
+        optimiser.step()
+    with torch.no_grad():
+        rival = nll(plain(new).softmax(-1), answers)
+    assert nll(fit.predict(new).probs, answers) < rival - 0.05
+
+
+@pytest.mark.parametrize(
+    ("classes", "head", "kept"),
+    [
+        (NAMES, None, True),
+        (["a", "b", "c"], None, False),
+        (None, None, False),
+        (None, "keep", True),
+        (NAMES, "new", False),
+    ],
+)
+def test_a_head_is_handed_down_only_where_the_classes_have_the_same_names(source, caplog, classes, head, kept):
+    prior, _ = source
+    with caplog.at_level(logging.INFO, "posterity"):
+        fit = pt.adapt(network(), prior, task(1, 12), classes=classes, head=head, progress=False)
+    kernel = fit.choice.best.posterior.of.kernel
+    assert isinstance(kernel, PerOutput if kept else Shared)
+    assert any("new head" in m or "head is new" in m for m in caplog.messages) == (not kept)
+    assert torch.equal(fit.prior.mean["2"], prior.mean["2"]) == kept
+
+
+def test_a_task_with_other_classes_has_a_new_head_of_its_own_size(source):
+    prior, _ = source
+    x, y = task(2, 25, classes=5)
+    fit = pt.adapt(network(5), prior, (x, y), progress=False)
+    found = fit.predict(task(2, 50, classes=5)[0])
+    assert found.probs.shape == (50, 5)
+    torch.testing.assert_close(found.probs.sum(-1), torch.ones(50))
+    assert fit.posterior.mean["2"].shape == (5, 17)
+
+
+def test_adapting_leaves_the_network_at_the_priors_mean_and_learning_trains_it(source):
+    prior, _ = source
+    adapted = pt.adapt(network(), prior, task(1, 15), classes=NAMES, progress=False)
+    learned = pt.learn(network(), task(1, 15), prior, classes=NAMES, progress=False)
+    assert torch.equal(adapted.posterior.mean["0"], prior.mean["0"])
+    assert not torch.equal(learned.posterior.mean["0"], prior.mean["0"])
+    x = task(1, 40)[0]
+    torch.testing.assert_close(adapted.predict(x).probs, learned.predict(x).probs)
+
+
+def test_an_isotropic_prior_is_one_of_the_family(source):
+    prior, _ = source
+    fit = pt.adapt(network(), prior, task(1, 15), classes=NAMES, shares=(0.0,), progress=False)
+    assert {m.posterior.strength.share for m in fit.choice.members} == {0.0}
+
+
+def test_unknown_inputs_stand_out(source):
+    prior, _ = source
+    fit = pt.adapt(network(), prior, task(1, 24), classes=NAMES, progress=False)
+    near, far = fit.predict(task(1, 300)[0]).unknown, fit.predict(6 * torch.randn(300, 6)).unknown
+    assert near.shape == (300,)
+    assert pt.ood_auroc(near, far) > 0.5
+
+
+def test_predictions_take_tensors_arrays_datasets_and_loaders(source):
+    prior, _ = source
+    fit = pt.adapt(network(), prior, task(1, 12), classes=NAMES, progress=False)
+    x, y = task(1, 30)
+    dataset = torch.utils.data.TensorDataset(x, y)
+    expected = fit.predict(x).probs
+    for given in (
+        x.numpy(),
+        x.double().numpy(),
+        dataset,
+        torch.utils.data.DataLoader(dataset, batch_size=7),
+        [x[:10], x[10:]],
+    ):
+        torch.testing.assert_close(fit.predict(given).probs, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_too_many_examples_are_named(source):
+    prior, _ = source
+    with pytest.raises(TooLarge, match="1,001 examples with 3 outputs"):
+        pt.adapt(network(), prior, task(1, 1001), classes=NAMES, progress=False)
+
+
+def test_one_example_a_class_and_absent_classes_are_no_trouble(source):
+    prior, _ = source
+    x, y = task(1, 200)
+    one = torch.stack([(y == c).nonzero()[0, 0] for c in range(3)])
+    for kept in (one, one[:2]):
+        for classes in (NAMES, None):
+            fit = pt.adapt(network(), prior, (x[kept], y[kept]), classes=classes, progress=False)
+            assert torch.isfinite(fit.predict(x).probs).all()
+
+
+def test_groups_are_left_out_together(source):
+    prior, _ = source
+    x, y = task(1, 8)
+    repeated = (x.repeat_interleave(3, 0), y.repeat_interleave(3))
+    groups = torch.arange(8).repeat_interleave(3)
+    apart = pt.adapt(network(), prior, repeated, classes=NAMES, progress=False)
+    together = pt.adapt(network(), prior, repeated, classes=NAMES, groups=groups, progress=False)
+    # A copy of the example that is left out gives it away: only groups are honest.
+    assert together.choice.best.nll > apart.choice.best.nll
+
+
+def test_regression_learns_its_noise_and_beats_its_mode():
+    torch.manual_seed(1)
+    x = torch.rand(80, 1) * 4 - 2
+    y = torch.sin(2 * x) + 0.1 * torch.randn(80, 1)
+    new = torch.rand(500, 1) * 4 - 2
+    answers = torch.sin(2 * new) + 0.1 * torch.randn(500, 1)
+    model = nn.Sequential(nn.Linear(1, 30), nn.Tanh(), nn.Linear(30, 1))
+    options = {"epochs": 300, "lr": 1e-2}
+    fit = pt.learn(model, (x, y), likelihood=pt.GaussianNoise(), training=options, progress=False)
+    found = fit.predict(new)
+    assert 0.05 < fit.likelihood.value**-0.5 < 0.2
+
+    def gaussian_nll(mean: Tensor, variance: Tensor) -> float:
+        return float(0.5 * ((answers - mean) ** 2 / variance + variance.log()).mean())
+
+    with torch.no_grad():
+        mode, residual = model(new), (model(x) - y).square().mean()
+    assert gaussian_nll(found.mean, found.variance) < gaussian_nll(mode, residual.expand_as(mode)) + 0.02
+    outside = fit.predict(torch.full((1, 1), 5.0))
+    assert float(outside.epistemic) > 4 * float(found.epistemic.mean())
+
+
+def test_a_wrong_word_says_what_to_write(source):
+    prior, _ = source
+    with pytest.raises(Exception, match="keep"):
+        pt.learn(network(), task(1, 9), prior, head="old", progress=False)
+    with pytest.raises(Exception, match="loo"):
+        pt.learn(network(), task(1, 9), prior, scales="best", progress=False)

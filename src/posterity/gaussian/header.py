@@ -20,6 +20,7 @@ FORMAT = 3
 ONLY_BEFORE_3 = ("source", "chosen")
 """Fields of the card that provenance took the place of."""
 SINCE_2 = ("chosen", "frozen")
+SINCE_3 = ("classes",)
 """Fields of the card that format 1 has not."""
 
 DTYPES = ("bfloat16", "float16", "float32", "float64")
@@ -208,6 +209,7 @@ def _card_to_json(card: Card) -> dict[str, Any]:
         "licence": card.licence,
         "architecture": card.architecture,
         "likelihood": card.likelihood,
+        "classes": list(card.classes),
         "estimator": card.estimator,
         "count": card.count,
         "precision": None if card.precision is None else float(card.precision),
@@ -238,7 +240,8 @@ def _choice(place: _Place) -> ChoiceSpec:
 def _card(place: _Place, version: int) -> tuple[Card, str]:
     """The card without its provenance, and what format 2 has under "chosen"."""
     known = [*_card_to_json(Card()), *(ONLY_BEFORE_3 if version < 3 else ())]
-    fields = place.fields(*(name for name in known if version > 1 or name not in SINCE_2))
+    too_new = (*(SINCE_2 if version < 2 else ()), *(SINCE_3 if version < 3 else ()))
+    fields = place.fields(*(name for name in known if name not in too_new))
     chosen = fields["chosen"].text() if version == 2 else ""
     if version < 3:
         fields["source"].text()
@@ -247,6 +250,7 @@ def _card(place: _Place, version: int) -> tuple[Card, str]:
         licence=fields["licence"].text(),
         architecture=fields["architecture"].text(),
         likelihood=fields["likelihood"].text(),
+        classes=tuple(name.text() for name in fields["classes"].items()) if version > 2 else (),
         estimator=fields["estimator"].text(),
         count=fields["count"].integer(0),
         precision=fields["precision"].optional(_Place.number),

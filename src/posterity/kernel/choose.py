@@ -47,6 +47,8 @@ class Choice:
     options: int
     """The size of the declared grid: strengths times widths times temperatures."""
     criterion: str
+    strengths: int = 1
+    """How many strengths of the prior were to choose from."""
     for_mode: Strength | None = None
     """The strength whose *mode* predicts best what was left out: for a network that is used by itself."""
 
@@ -73,15 +75,18 @@ def choose(
     search = _Search(linearised, criterion, groups, link, heads)
     found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if len(heads) > 1 else [])
     scored = sorted((m for m in found if m is not None), key=lambda m: m.nll)
-    options = (len(all_shares) * len(FLOORS) * len(heads) + (len(heads) if len(heads) > 1 else 0)) * search.widths
+    strengths = len(all_shares) * len(FLOORS) * len(heads) + (len(heads) if len(heads) > 1 else 0)
+    options = strengths * search.widths
     if not scored:
         raise Inconsistent(
             "no strength of the grid gives a posterior that is consistent with the data: look for constant or repeated inputs."
         )
     if criterion == "evidence":
-        return Choice((scored[0],), options, criterion)
+        return Choice((scored[0],), options, criterion, strengths)
     refitted = [search.refit(member) for member in scored]
-    return Choice(_averaged(refitted, len(linearised.targets), groups), options, criterion, search.for_mode())
+    return Choice(
+        _averaged(refitted, len(linearised.targets), groups), options, criterion, strengths, search.for_mode()
+    )
 
 
 class _Search:

@@ -44,8 +44,9 @@ def posterior(
     """A trained network becomes a posterior: the network as it is, with curvature at its training data around it.
 
     The prior is isotropic around zero; its precision is the one of greatest evidence unless it is given. The width and softness
-    of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; where the posterior is
-    too wide for its own data to allow that, predictions are the network's own and only `.unknown` uses the covariance.
+    of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; where the
+    posterior is too wide for its own data to allow that, predictions are the network's own, and only `.unknown` uses the
+    covariance.
 
     Args:
         model: a trained network. It is not changed.

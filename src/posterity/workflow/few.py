@@ -150,7 +150,7 @@ def _regression(linearised, blocks, point, frames, link, shares) -> FunctionSpac
     found = choose_noise(linearised.kernel, linearised.train, start, linearised.targets, shares)
     likelihood = GaussianNoise(found.precision)
     posterior = replace(linearised, likelihood=likelihood).posterior(found.strength)
-    choice = Choice((Member(1.0, posterior, Calibration(), found.nll),), found.options, "loo")
+    choice = Choice((Member(1.0, posterior, Calibration(), found.nll),), found.options, "loo", found.options)
     return FunctionSpace(blocks, point, frames, choice, likelihood, link)
 
 

@@ -13,7 +13,7 @@ from posterity.curvature import Curvature, Data, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Choice, FunctionSpace
 from posterity.laplace import History, Scales
-from posterity.pacbayes import Certificate, certify
+from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
 from posterity.predictive.function import in_function_space
 from posterity.predictive.inputs import Inputs, input_batches
@@ -81,6 +81,9 @@ class Fit:
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.
 
-        The data may be what was learned from here, if the prior has not seen it.
+        The data may be what was learned from here, if the prior has not seen it. Of four ways (networks drawn from the posterior,
+        by two rules, or from the prior, or at the prior's mean) the tightest is taken and paid for; the certificate says of which
+        predictor it speaks. With `ways=` another family is declared.
         """
+        options = {"ways": FAMILY} | options
         return certify(self.model, self.posterior, self.prior, data, confidence, self.likelihood, **options)

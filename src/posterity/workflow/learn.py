@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -12,9 +14,10 @@ from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
-from posterity.curvature.hashes import data_fingerprint, example_hashes
+from posterity.curvature.past import sign
+from posterity.curvature.provenance import Provenance
 from posterity.curvature.workers import Workers
-from posterity.gaussian import Card, Gaussian
+from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, FunctionSpace, Link, Strength
 from posterity.kernel.jacobian import Rows
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
@@ -39,6 +42,8 @@ log = logging.getLogger("posterity")
 
 Head = Literal["keep", "new"]
 Criterion = Literal["loo", "evidence", "bayes"]
+RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 9))
+"""How much larger a new head's rows may be than those of the prior's: a finite grid, which certificates pay for."""
 POLISH = 100
 """Steps of L-BFGS that end the training of few examples."""
 
@@ -142,9 +147,7 @@ def learn(
     posterior = update(used, model, curvature, numbers)
     if space is None:
         calibration = calibrated(model, posterior, final, part, held, link, batch_size)
-    signed = _signed(posterior.card, [part, *([] if held is None else [held])], history, classes)
-    frozen = frozen_fingerprint(model, find_blocks(model, named(used.mean)))
-    posterior = replace(posterior, card=replace(signed, frozen=frozen))
+    posterior = _signed(posterior, model, history, classes)
     return Fit(model, used, posterior, curvature, numbers, history, final, space, calibration)
 
 
@@ -232,10 +235,8 @@ def adapt(
         generator=generator,
         progress=progress,
     )
-    posterior = update(used, model, curvature)
-    frozen = frozen_fingerprint(model, find_blocks(model, named(used.mean)))
-    card = replace(_signed(posterior.card, [data], history, classes), frozen=frozen)
-    return Fit(model, used, replace(posterior, card=card), curvature, Scales(), history, space.likelihood, space)
+    posterior = _signed(update(used, model, curvature), model, history, classes)
+    return Fit(model, used, posterior, curvature, Scales(), history, space.likelihood, space)
 
 
 class _Task:
@@ -274,6 +275,11 @@ class _Task:
             log.info("the head is new: the prior's card does not name the classes of this task (head='keep' keeps it)")
         return not same
 
+    @cached_property
+    def seen(self) -> Provenance:
+        """The examples of the task."""
+        return Provenance.of(self.data)
+
     def size(self) -> tuple[int, int]:
         """(examples, outputs) as far as they can be told without reading everything."""
         length = getattr(self.data, "__len__", None)
@@ -297,14 +303,20 @@ class _Task:
         A kernel that all classes share sees the layers below through the prior's head; the network sees them through its new
         one. Their sizes differ, and the numbers are scaled so that both change outputs alike.
         """
-        strength = strength_of(space)
+        strength, options = strength_of(space), space.choice.strengths
         if self.new_head is None:
-            return self.prior.adjusted(strength.share, strength.floor)
-        new, old = self._fitted_head(space, strength), space.point[self.new_head].double()
-        ratio = float(new[:, :-1].square().sum(1).mean() / old[:, :-1].square().sum(1).mean().clamp_min(1e-12))
-        adjusted = self.prior.adjusted(strength.share * ratio, max(strength.floor * ratio, 1e-3))
-        head = self.prior.restricted([self.new_head]).adjusted(floor=strength.head)
-        return replace(adjusted, precision=dict(adjusted.precision) | dict(head.precision))
+            adjusted = self.prior.adjusted(strength.share, strength.floor)
+        else:
+            new, old = self._fitted_head(space, strength), space.point[self.new_head].double()
+            ratio = new[:, :-1].square().sum(1).mean() / old[:, :-1].square().sum(1).mean().clamp_min(1e-12)
+            size = min(RATIOS, key=lambda r: abs(math.log(r) - math.log(max(float(ratio), 1e-12))))
+            options *= len(RATIOS)
+            adjusted = self.prior.adjusted(strength.share * size, strength.floor * size)
+            head = self.prior.restricted([self.new_head]).adjusted(floor=strength.head)
+            adjusted = replace(adjusted, precision=dict(adjusted.precision) | dict(head.precision))
+        # A certificate on this data pays for the choice.
+        chosen = adjusted.provenance.chose("the strength of the prior", options=options, by=self.seen)
+        return replace(adjusted, card=replace(adjusted.card, provenance=chosen))
 
     def _fitted_head(self, space: FunctionSpace, strength: Strength) -> Tensor:
         """A new head's weights on the features as the prior's mean has them."""
@@ -321,6 +333,7 @@ class _Task:
         if self.new_head is not None:
             mean[self.new_head] = self._fitted_head(space, strength_of(space)).to(mean[self.new_head])
         replace(prior, mean=mean).write_to(self.model)
+        sign(self.model, prior.provenance.joined(self.seen))
 
 
 def _from_there(likelihood: Likelihood) -> dict[str, Any]:
@@ -330,13 +343,14 @@ def _from_there(likelihood: Likelihood) -> dict[str, Any]:
     return {"start": "model", "epochs": 0, "polish_steps": POLISH}
 
 
-def _signed(card: Card, seen: list[Data], history: History | None, classes: Sequence[str] | None) -> Card:
-    """The card with the data it now has seen, so that a certificate can refuse to use it again."""
-    before = [] if card.hashes is None else [card.hashes]
-    hashes = torch.cat([*before, *map(example_hashes, seen)]).sort().values
-    named_classes = () if classes is None else tuple(classes)
+def _signed(posterior: Gaussian, model: nn.Module, history: History | None, classes: Sequence[str] | None) -> Gaussian:
+    """The posterior with the names of its classes, what its network computes with beside the blocks, and all it has seen."""
+    frozen = frozen_fingerprint(model, find_blocks(model, named(posterior.mean)))
+    # What was held out decided when to stop: it has been seen too, and training tells so.
+    seen = posterior.provenance if history is None else posterior.provenance.joined(history.provenance)
     seed = None if history is None else history.seed
-    return replace(card, hashes=hashes, source=data_fingerprint(hashes), seed=seed, classes=named_classes)
+    names = () if classes is None else tuple(classes)
+    return replace(posterior, card=replace(posterior.card, frozen=frozen, seed=seed, classes=names, provenance=seen))
 
 
 def _shared(generator: torch.Generator | None) -> torch.Generator:

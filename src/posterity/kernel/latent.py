@@ -204,7 +204,7 @@ def _iterate(newton, times_gram, start, likelihood, targets, guess, gram):  # ty
         residual = likelihood.residual(f, targets)
         try:
             new, factors = newton(w, f, residual)
-        except torch._C._LinAlgError as error:
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
             raise DidNotConverge(
                 f"the kernel (largest entry {float(gram.abs().max()):.1e}) has lost its definiteness to rounding: choose a "
                 "stronger prior (a larger floor), or run the network in float64."

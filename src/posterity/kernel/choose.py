@@ -54,6 +54,7 @@ class Choice:
 
     @property
     def best(self) -> Member:
+        """The member of greatest weight."""
         return self.members[0]
 
 

@@ -52,4 +52,5 @@ class FunctionSpace:
             ]
 
     def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
+        """Outputs at the point of linearisation, and how they depend on the weights."""
         return jacobian(model, self.blocks, self.point, self.frames, inputs)

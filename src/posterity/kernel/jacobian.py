@@ -104,6 +104,7 @@ class Jacobian:
 
     @property
     def count(self) -> int:
+        """How many examples there are."""
         return len(self.outputs)
 
 

@@ -52,7 +52,8 @@ class Kernel(ABC):
     @abstractmethod
     def mode(
         self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent: ...
+    ) -> Latent:
+        """The posterior over the training examples' outputs, around its mode."""
 
     @abstractmethod
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

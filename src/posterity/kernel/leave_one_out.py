@@ -49,6 +49,7 @@ class LeftOut:
     def log_probs(
         self, likelihood: Likelihood, targets: Tensor, calibration: Calibration, kind: Link = "probit"
     ) -> Float[Tensor, " n"]:
+        """ln p(target) of each left-out example."""
         return log_predictive(self.mean, self.covariance, likelihood, targets, calibration, kind)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from posterity.algebra import Floored
 from posterity.blocks import find_blocks, named, run_with, write_blocks
 from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
 from posterity.curvature.past import past_of, sign
@@ -19,6 +20,7 @@ from posterity.gaussian import Gaussian
 from posterity.laplace import History, Scales, tune_strength, update
 from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.train import evaluate
+from posterity.laplace.update import Join
 from posterity.pacbayes import Certificate, Landscape, certify, one_number
 from posterity.pacbayes.tune import BoundName
 from posterity.predictive import Prediction, predict
@@ -156,7 +158,7 @@ class BPNN(ColumnLearner[Learned]):
             generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
         )
-        posterior = update(own, network, curvature, self._scales(own, network, curvature), join="sum")
+        posterior = update(own, network, curvature, self._scales(own, network, curvature), join=_join(own))
         posterior = posterior.tempered(self._best_temperature(posterior, best.column, task, seed))
         traces = [posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
         trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
@@ -362,3 +364,8 @@ class _Trial:
 def _held_out(trial: _Trial, task: Task) -> float:
     assert task.validation is not None
     return evaluate(trial.network, batches(task.validation, 1024), task.likelihood)[0]
+
+
+def _join(prior: Gaussian) -> Join:
+    """Priors in one eigenframe stay so; Kronecker pairs, the paper's form, are joined as the paper does."""
+    return "frame" if any(isinstance(matrix, Floored) for matrix in prior.precision.values()) else "sum"

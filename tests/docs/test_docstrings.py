@@ -1,10 +1,11 @@
-"""Whatever a user can reach by name says what it does."""
+"""Whatever a user can reach by name says what it does; the functions of `posterity` also say with what, and show how."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import posterity as pt
 
 PARTS = [m.name for m in pkgutil.iter_modules(pt.__path__) if m.ispkg and m.name != "cli"]
+FUNCTIONS = [name for name in pt.__all__ if inspect.isfunction(getattr(pt, name))]
 
 
 def public(module: Any) -> Iterator[tuple[str, Any]]:
@@ -40,3 +42,20 @@ def documented(value: Any) -> bool:
 def test_every_public_name_and_method_has_a_docstring(part):
     module = importlib.import_module(f"posterity.{part}".rstrip("."))
     assert [name for name, value in public(module) if not documented(value)] == []
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_has_arguments_returns_and_an_example_in_its_docstring(name):
+    text = inspect.getdoc(getattr(pt, name)) or ""
+    missing = [section for section in ("Args:", "Returns:", "Example:") if section not in text]
+    assert missing == []
+    assert re.search(r"^\s+>>> .*\bpt\.", text[text.index("Example:") :], re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_docstring_names_every_argument_and_no_other(name):
+    function = getattr(pt, name)
+    text = inspect.getdoc(function) or ""
+    section = re.search(r"^Args:\n(.*?)^\S", text, re.MULTILINE | re.DOTALL)
+    named = re.findall(r"^    (\w+): ", section[1] if section else "", re.MULTILINE)
+    assert named == list(inspect.signature(function).parameters)

@@ -107,16 +107,41 @@ def train(
 ) -> History:
     """Train a network in place to the mode of its posterior, and leave it with its best weights.
 
-    Minimises mean NLL + ½(θ−θ₀)ᵀP(θ−θ₀)/N by Adam (or `optimiser(parameters)`). The learning rate is halved after
-    `halve_after` epochs without a better validation loss, training ends after `stop_after`, and the best epoch's weights are
-    restored. `validation` is a share of the data to hold out, other data, or None (the training objective is watched then).
-    `augment(inputs)` changes the inputs of every training batch, by chance as a rule; what is held out, hashed or measured stays
-    as it is. With `checkpoint`, every epoch is saved to that file; a run that finds it goes on from there, to the same bits.
-    Under torchrun each process takes its part of every batch and all end with the same weights.
+    Minimises mean NLL + ½(θ−θ₀)ᵀP(θ−θ₀)/N. The learning rate is halved and training ends when the watched loss stays as it is;
+    the best epoch's weights are restored. The noise of `GaussianNoise()` is estimated anew after every epoch. Under torchrun
+    each process takes its part of every batch and all end with the same weights.
 
-    Without a number of epochs there are at least a hundred, and as many as make 1,500 steps. Training starts at the mean of a
-    learned prior (`start="model"` keeps the network's weights; so does a prior around zero). With `polish_steps`, L-BFGS on all
-    examples at once goes the last part of the way. The noise of `GaussianNoise()` is estimated anew after every epoch.
+    Args:
+        model: the network; it is trained.
+        data: a pair of tensors, a `Dataset`, a `DataLoader`, or batches as mappings.
+        prior: what holds the weights; without one it is maximum likelihood.
+        likelihood: of the outputs; `Categorical()` by default.
+        validation: a share of the data to hold out, other data, or None (the training objective is watched then).
+        epochs: at most so many; by default at least a hundred, and as many as make 1,500 steps.
+        batch_size: of a step; a `DataLoader` brings its own.
+        lr: the learning rate to begin with.
+        optimiser: makes one from the parameters; Adam by default.
+        halve_after: epochs without a better loss before the learning rate is halved.
+        stop_after: epochs without a better loss before training ends.
+        clip: the largest norm of a gradient.
+        objective: of NLL, half the quadratic and N; the posterior's by default, a bound to train on it.
+        augment: changes the inputs of every training batch. What is held out, hashed or measured stays as it is.
+        head_precision: of the isotropic prior of a head that the prior does not have.
+        start: "prior" begins at the mean of a learned prior, "model" at the network's weights (as a prior around zero does).
+        polish_steps: of L-BFGS on all examples at once, at the end.
+        device: to train on; the model's own by default.
+        checkpoint: a file that every epoch is saved to. A run that finds it goes on from there, to the same bits.
+        generator: of the order of the examples and what is held out.
+        progress: whether to show a bar.
+    Returns:
+        A `History`: every epoch, the best one, and what was seen.
+    Raises:
+        BadCheckpoint: if the file is not one of this training.
+        NotFinite: if the loss diverges.
+
+    Example:
+        >>> history = pt.train(model, (x, y), pt.isotropic(model, 10.0), lr=1e-3)
+        >>> history.final.validation_nll
     """
     likelihood = likelihood or Categorical()
     if start not in ("prior", "model"):

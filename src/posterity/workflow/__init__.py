@@ -1,7 +1,7 @@
 """The verbs that do several steps: learn a task, adapt to one, and the short ways to a posterior and to a prior."""
 
-from posterity.workflow.doors import posterior, prior
 from posterity.workflow.fit import Fit
+from posterity.workflow.from_trained import posterior, prior
 from posterity.workflow.learn import adapt, learn
 from posterity.workflow.split_prior import Refined, split_prior
 

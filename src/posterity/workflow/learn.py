@@ -24,7 +24,6 @@ from posterity.laplace import History, Scales, fitted, isotropic, train, update
 from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.isotropic import head_name
 from posterity.laplace.source import split
-from posterity.workflow.doors import calibrated
 from posterity.workflow.few import (
     SHARED,
     SIDE,
@@ -37,6 +36,7 @@ from posterity.workflow.few import (
     too_large,
 )
 from posterity.workflow.fit import Fit
+from posterity.workflow.from_trained import calibrated
 
 log = logging.getLogger("posterity")
 

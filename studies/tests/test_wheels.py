@@ -73,6 +73,7 @@ def test_the_library_fits_alone_and_the_studies_beside_it_render_the_report(whee
     page = tmp_path / "page.html"
     assert f"Report: {page}" in call(bin_folder / "posterity", "study", "report", "--out", page, folder=tmp_path)
     text = page.read_text(encoding="utf-8")
-    assert text.count("<section") == text.count("<figure") == len(STUDIES)
-    assert "No results yet" not in text
+    assert text.count("<section") == len(STUDIES)
+    # A study that was declared anew has no results for a while, and says so.
+    assert text.count("<figure") == len(STUDIES) - text.count("No results yet") > len(STUDIES) / 2
     assert list(tmp_path.iterdir()) == [page]

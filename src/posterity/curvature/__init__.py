@@ -7,7 +7,7 @@ from posterity.curvature.diagonal import Diagonal
 from posterity.curvature.kfac import KFAC
 from posterity.curvature.kfac_eigen import EKFAC
 from posterity.curvature.kfoc import KFOC
-from posterity.curvature.labels import Empirical, Exact, Labels, Sampled
+from posterity.curvature.labels import Automatic, Empirical, Exact, Labels, Sampled
 from posterity.curvature.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.curvature.record import Curvature
 from posterity.curvature.sweep import estimate
@@ -16,6 +16,7 @@ __all__ = [
     "EKFAC",
     "KFAC",
     "KFOC",
+    "Automatic",
     "Batch",
     "Bernoulli",
     "Categorical",

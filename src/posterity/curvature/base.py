@@ -12,17 +12,17 @@ from torch import Tensor
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call
 from posterity.blocks.base import CHUNK
-from posterity.curvature.labels import Labels, Sampled
+from posterity.curvature.labels import Automatic, Labels
 from posterity.curvature.workers import Workers
 
-ONE_DRAW = Sampled(1)
+AUTOMATIC = Automatic()
 
 
 @dataclass(frozen=True)
 class Estimator(ABC):
     """How a block's Fisher information is approximated, and over which labels."""
 
-    labels: Labels = ONE_DRAW
+    labels: Labels = AUTOMATIC
 
     @abstractmethod
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:

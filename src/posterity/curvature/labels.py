@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posterity.curvature.likelihoods import Likelihood
+from posterity.curvature.likelihoods import Categorical, Likelihood
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,17 @@ class Empirical(Labels):
         self, likelihood: Likelihood, outputs: Tensor, targets: Tensor, generator: torch.Generator
     ) -> Iterator[tuple[Tensor, bool]]:
         yield likelihood.residual(outputs, targets), True
+
+
+@dataclass(frozen=True)
+class Automatic(Labels):
+    """Exact where that takes one backward pass (one output, two classes), one sampled label where it takes more."""
+
+    def residuals(
+        self, likelihood: Likelihood, outputs: Tensor, targets: Tensor, generator: torch.Generator
+    ) -> Iterator[tuple[Tensor, bool]]:
+        by_example = outputs[0].numel() if len(outputs) else 0
+        classes = isinstance(likelihood, Categorical)
+        one_pass = outputs.ndim == 2 and by_example == 2 if classes else by_example == 1
+        chosen: Labels = Exact() if one_pass else Sampled(1)
+        yield from chosen.residuals(likelihood, outputs, targets, generator)

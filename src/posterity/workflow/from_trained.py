@@ -10,7 +10,7 @@ from torch import nn
 
 from posterity.blocks import Selection, find_blocks
 from posterity.blocks.modes import evaluating
-from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, Sampled, estimate
+from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, Inconsistent
 from posterity.gaussian import Gaussian
@@ -117,7 +117,7 @@ def prior(
         inputs: some inputs of the kind it was trained on: a tensor, an array, a Dataset or a DataLoader.
         floor: the precision of directions without curvature.
         population: how many examples the network was trained on; F is scaled up to that many (None: as many as there are inputs).
-        estimator: of curvature; `EKFAC(Sampled(1))` by default.
+        estimator: of curvature; `EKFAC()` by default.
         blocks: which layers get a prior.
         text: a sentence for the prior's card.
         batch_size: inputs at a time.
@@ -134,9 +134,9 @@ def prior(
     Example:
         >>> pt.prior(resnet, images, population=1_281_167).save("imagenet.safetensors")
     """
-    estimator = estimator or EKFAC(Sampled(1))
-    if not isinstance(estimator.labels, Sampled):
-        raise BadData("a prior without labels draws them from the network: give an estimator with labels=Sampled(n).")
+    estimator = estimator or EKFAC()
+    if isinstance(estimator.labels, Empirical):
+        raise BadData("a prior without labels cannot use the data's: give labels=Sampled(n) or Exact().")
     given = input_batches(inputs, batch_size, next(model.parameters()).device)
     curvature = estimate(
         model,

@@ -8,7 +8,17 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posterity.algebra import DenseMatrix, DiagonalMatrix, Kronecker, KroneckerSum, Matrix, ScaledIdentity
+from posterity.algebra import (
+    Basis,
+    DenseMatrix,
+    DiagonalMatrix,
+    Floored,
+    JointEigen,
+    Kronecker,
+    KroneckerSum,
+    Matrix,
+    ScaledIdentity,
+)
 
 
 def definite(n: int, seed: int, batch: tuple[int, ...] = (), scale: float = 1.0) -> Tensor:
@@ -59,9 +69,19 @@ def _sum_of(k: int) -> Callable[..., Matrix]:
     return build
 
 
+def _floored(out: int, inp: int, seed: int, batch: tuple[int, ...] = ()) -> Matrix:
+    """A singular curvature in its own eigenframe, and a floor that makes the sum definite."""
+    generator = torch.Generator().manual_seed(seed)
+    left, right = (torch.linalg.eigh(definite(n, seed + n, batch)).eigenvectors for n in (out, inp))
+    values = torch.rand(*batch, out, inp, generator=generator, dtype=torch.float64)
+    values[..., 0, 0] = 0
+    return Floored(JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values), 0.6, 0.4)
+
+
 STRUCTURES: dict[str, Callable[..., Matrix]] = {
     "dense": _dense,
     "diagonal": _diagonal,
+    "floored": _floored,
     "identity": _identity,
     "joint eigen": _joint,
     "kronecker": pair,

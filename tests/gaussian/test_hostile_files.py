@@ -267,7 +267,7 @@ def older(prior, path, version: int, hashes: list[int], chosen: str = "") -> byt
         header.update(format=version, hashes=len(hashes) or None)
         header.pop("provenance")
         header["card"].update(source="beef", chosen=chosen)
-        for name in ("chosen", "frozen") if version == 1 else ():
+        for name in ("classes", "chosen", "frozen") if version == 1 else ("classes",):
             header["card"].pop(name)
 
     return with_header(path.read_bytes(), change)

@@ -68,7 +68,9 @@ def _turned(prior: Floored, posterior: Floored) -> float:
 def test_a_pair_with_a_floor_is_exact(out, inp, seed):
     term = singular_pair(out, inp, seed)
     joined = in_one_frame([term, scaled_identity(0.7, (out, inp))])
-    torch.testing.assert_close(joined.dense(), dense(term) + 0.7 * torch.eye(out * inp, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        joined.dense(), dense(term) + 0.7 * torch.eye(out * inp, dtype=torch.float64), rtol=1e-9, atol=1e-9
+    )
     assert frame_error([term], in_one_frame([term])) < 1e-6
 
 

@@ -70,11 +70,11 @@ def test_tuning_takes_a_prior_that_is_an_exact_sum_and_returns_scales_for_update
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     data = (torch.randn(50, 4, dtype=torch.float64), torch.randint(3, (50,)))
-    first = pt.update(pt.isotropic(model, 1.0), model, pt.estimate(model, data, progress=False))
+    first = pt.update(pt.isotropic(model, 1.0), model, pt.estimate(model, data, progress=False), join="sum")
     curvature = pt.estimate(model, data, progress=False)
     tuned = tune(first, model, curvature, "mcallester")
     assert tuned.bound == pytest.approx(pt.pacbayes.mcallester(tuned.aer, tuned.kl, 50, 0.1))
-    posterior = pt.update(first.compress(), model, curvature, tuned.scales)
+    posterior = pt.update(first.compress(), model, curvature, tuned.scales, join="sum")
     assert float(posterior.kl(first.compress())) == pytest.approx(tuned.kl, rel=1e-6)
 
 

@@ -54,10 +54,3 @@ class BlockFrame:
             return (x.flatten(-2) @ self.whole.to(x)).unflatten(-1, self.shape)
         x = x if self.left is None else self.left.mT.to(x) @ x
         return x if self.right is None else x @ self.right.to(x)
-
-    def turned_back(self, x: Float[Tensor, "*batch out inp"]) -> Float[Tensor, "*batch out inp"]:
-        """From the frame's coordinates to the weights' own."""
-        if self.whole is not None:
-            return (x.flatten(-2) @ self.whole.mT.to(x)).unflatten(-1, self.shape)
-        x = x if self.left is None else self.left.to(x) @ x
-        return x if self.right is None else x @ self.right.mT.to(x)

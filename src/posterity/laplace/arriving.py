@@ -17,8 +17,6 @@ log = logging.getLogger("posterity")
 Start = Literal["prior", "model"]
 STEPS = 1500
 """Steps of the optimiser that training may take at least: epochs of one batch are no measure of effort."""
-SMALL = 2000
-"""Examples up to which the last part of the way to a mode goes by L-BFGS on all of them at once."""
 
 
 class NotAtMode(UserWarning):

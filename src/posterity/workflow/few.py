@@ -177,10 +177,13 @@ def _resized(blocks: dict[str, Block], point: dict[str, Tensor]) -> dict[str, Bl
 
 
 def strength_of(space: FunctionSpace) -> Strength:
-    """The strength for a network that is used by itself, and for the Gaussian around it."""
+    """The strength for a network that is used by itself, and for the Gaussian around it.
+
+    Never weaker than a unit Gaussian: an average over posteriors bears priors that a single mode overfits under.
+    """
     best = space.choice.for_mode or space.choice.best.posterior.strength
     assert best is not None
-    return best
+    return Strength(best.share, max(best.floor, 1.0), max(best.head, 1.0))
 
 
 def too_large(examples: int, outputs: int, new_head: bool) -> TooLarge:

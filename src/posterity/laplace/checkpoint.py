@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import math
@@ -126,6 +127,7 @@ class Checkpoint:
         self.best_weights = state["best_weights"]
         self.restore_best()  # which tells now whether they fit
         self.model.load_state_dict(state["model"])
+        _check_optimiser(state["optimiser"], self.optimiser)
         self.optimiser.load_state_dict(state["optimiser"])
         for generator, saved in zip(self.generators, state["generators"], strict=True):
             generator.set_state(saved)
@@ -159,6 +161,43 @@ def read_state(path: Path) -> Any:
         raise ValueError("its bytes are not those that were saved")
     # By its bytes, not by its name: torch takes a name in .safetensors for another format.
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+def _check_optimiser(saved: Any, optimiser: torch.optim.Optimizer) -> None:
+    """That a saved state has the form of the optimiser's own: what it would choke on later is told now."""
+    groups, own = saved["param_groups"], optimiser.state_dict()["param_groups"]
+    if len(groups) != len(own):
+        raise ValueError(f"{len(groups)} groups of parameters instead of {len(own)}")
+    for group, mine in zip(groups, own, strict=True):
+        if group.keys() != mine.keys():
+            raise KeyError(", ".join(sorted(map(str, group.keys() ^ mine.keys()))))
+        for name, value in mine.items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            kinds: Any = int | float if number else type(value)
+            if not isinstance(group[name], kinds) or (number and not math.isfinite(group[name])):
+                raise TypeError(f"{name} is {str(group[name])[:40]}")
+            if name in ("params", "betas") and len(group[name]) != len(value):
+                raise ValueError(f"{name} has {len(group[name])} entries instead of {len(value)}")
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    for number, entries in saved["state"].items():
+        shape = parameters[number].shape
+        for name, value in entries.items():
+            if isinstance(value, Tensor) and value.numel() != 1 and value.shape != shape:
+                raise ValueError(f"{name} of parameter {number} has shape {tuple(value.shape)[:9]}")
+    _try_a_step(saved, optimiser)
+
+
+def _try_a_step(saved: Any, optimiser: torch.optim.Optimizer) -> None:
+    """One step of a copy, with gradients of zero: whatever the optimiser needs of its state is asked for here."""
+    try:
+        twin = copy.deepcopy(optimiser)
+    except Exception:  # an optimiser that cannot be copied is believed
+        return
+    twin.load_state_dict(copy.deepcopy(saved))
+    for group in twin.param_groups:
+        for p in group["params"]:
+            p.grad = torch.zeros_like(p)
+    twin.step(lambda: 0.0)
 
 
 def _checked(state: Any) -> dict[str, Any]:

@@ -75,8 +75,24 @@ def by_columns(s: Scene) -> pt.Gaussian:
     )
 
 
+def by_posterior(s: Scene) -> pt.Gaussian:
+    pt.train(s.model, D, s.prior, progress=False, **QUICK)
+    fit = pt.posterior(s.model, D, progress=False)
+    with pytest.raises(NoCertificate):
+        fit.certify(D, progress=False)  # the evidence on D chose how strong its prior is
+    return fit.posterior
+
+
+def by_prior(s: Scene) -> pt.Gaussian:
+    pt.train(s.model, D, s.prior, progress=False, **QUICK)
+    return pt.prior(s.model, D0[0], progress=False)
+
+
 SEEN = {
     "BPNN": by_columns,
+    "adapt": lambda s: pt.adapt(s.model, s.prior, D, head="keep", progress=False).posterior,
+    "posterior": by_posterior,
+    "prior": by_prior,
     "estimate": lambda s: pt.update(s.prior, s.model, s.curvature(D)),
     "isotropic": by_isotropic,
     "learn": lambda s: pt.learn(s.model, D, s.prior, training=QUICK, progress=False).posterior,
@@ -96,6 +112,7 @@ SEEN = {
 
 NOTHING_KEPT = {
     "certify": "a record of numbers",
+    "consistency": "a number",
     "gibbs_risk": "a number",
     "log_evidence": "a number",
     "ood_auroc": "a number",

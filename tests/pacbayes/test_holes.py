@@ -369,7 +369,7 @@ def test_a_weight_used_by_hand_is_drawn_there_too(way):
         y = model(x).argmax(1)
     dice = torch.Generator().manual_seed(0)
     found = pt.gibbs_risk(model, wide, (x, y), passes=100, generator=dice, progress=False)
-    draws = pt.predict(model, wide, x, samples=1000, keep_draws=True, generator=dice).draws
+    draws = pt.predict(model, wide, x, samples=1000, method="sampled", keep_draws=True, generator=dice).draws
     errors = (draws.argmax(-1) != y).double().mean(1)
     assert 0.05 < float(errors.mean()) < 0.6
     assert found.drawn_per == ("example" if way == "plain" else "batch")
@@ -454,8 +454,9 @@ def test_outputs_that_are_no_numbers_are_no_class(value):
 def test_a_basis_and_an_inverse_that_disagree_do_not_change_what_is_certified():
     """What is drawn comes from the inverse and the divergence from the basis: both are computed anew."""
     model = linear()
-    prior = learned(model, D0).posterior.compress()
-    curvature = pt.estimate(model, D, progress=False)
+    first, curvature = (pt.estimate(model, data, pt.KFAC(), progress=False) for data in (D0, D))
+    flat = pt.isotropic(model)
+    prior = replace(flat, precision={name: first[name].jittered(0.1) for name in flat.blocks})
     true = {
         name: prior.precision[name].to(dtype=torch.float64).joint(curvature[name]).combine(1.0, 50.0)
         for name in prior.blocks
@@ -485,3 +486,13 @@ def test_a_negative_divergence_is_refused():
     forged = {name: Less(m.scale, m.shape) for name, m in prior.precision.items()}
     with pytest.raises(InfiniteDivergence):
         divergence(replace(prior, precision=forged), prior)
+
+
+def test_a_strength_chosen_by_the_examples_is_paid_for_when_they_certify():
+    model = linear()
+    prior = pt.learn(model, D0, training=QUICK, progress=False).posterior
+    fit = pt.learn(linear(), coins(30, 8), prior, head="keep", progress=False)
+    found = fit.certify(coins(30, 8), progress=False)
+    assert ("the strength of the prior", fit.choice.strengths) in found.payments
+    assert ("ways to the bound", 4) in found.payments
+    assert fit.certify(coins(30, 9), ways=["prior"], progress=False).payments == ()

@@ -62,7 +62,7 @@ class Checkpoint:
             return
         theirs = self.found["settings"]
         for name, value in self.settings.items():
-            if theirs.get(name) != value:
+            if repr(theirs.get(name)) != repr(value):
                 raise BadCheckpoint(
                     f"{self.path} is not a checkpoint of this training: {name} was {theirs.get(name)} and is {value}. "
                     "Remove it to start anew."

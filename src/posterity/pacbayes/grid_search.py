@@ -90,6 +90,6 @@ def _joint(prior: Matrix, curvature: Matrix) -> JointEigen | None:
 def _combined(prior: Gaussian, curvature: Curvature, name: str, basis: JointEigen | None, scales: Scales) -> Matrix:
     alpha, beta, tau = scales.of(name)
     if basis is None:
-        total: Matrix = curvature[name].to(dtype=torch.float64) * (beta / tau) + prior.precision[name] * (alpha / tau)
-        return total
+        one = prior.restricted([name])
+        return update(one, one.mean, curvature, scales).precision[name]
     return basis.combine(alpha / tau, beta / tau)

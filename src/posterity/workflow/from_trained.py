@@ -86,9 +86,11 @@ def posterior(
     )
     prior = isotropic(model, precision or 1.0, blocks=blocks)
     if precision is None:
-        alpha = tune_strength(prior, model, curvature).alpha
-        assert isinstance(alpha, float)
-        prior = isotropic(model, alpha, blocks=blocks)
+        tuned = tune_strength(prior, model, curvature)
+        assert isinstance(tuned.alpha, float)
+        prior = isotropic(model, tuned.alpha, blocks=blocks)
+        # A precision from a continuum: the prior has seen the data that chose it, and cannot be certified on it.
+        prior = prior.with_provenance(prior.provenance.joined(tuned.provenance))
     found = update(prior, model, curvature)
     calibration = calibrated(model, found, likelihood, data, validation, link, batch_size)
     return Fit(model, prior, found, curvature, Scales(), None, likelihood, None, calibration)

@@ -101,7 +101,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
         }
         laterals = [_typed({"a lateral": name}, "a lateral", str) for name in _typed(page, "laterals", list)]
         head, columns = _typed(page, "head", str), [dict(c) for c in _typed(page, "columns", list)]
-        estimator, to_be_given = _typed(page, "estimator", str), _typed(page, "to_be_given", list)
+        estimator, to_be_given = _typed(page, "estimator", str), [str(x) for x in _typed(page, "to_be_given", list)]
         _typed(page, "prior", str)
         _typed(page, "frozen", str)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:

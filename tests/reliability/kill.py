@@ -106,7 +106,7 @@ def through(kind: str, times: int, full: bool) -> str:
             if full:
                 run(kind, folder, None if kind != "save" else 0.4, chance.choice([1000, 5000, 20_000, 60_000, 200_000]))
             else:
-                run(kind, folder, chance.uniform(0, 0.5), None)
+                run(kind, folder, chance.uniform(0, 3.0), None)
             states.append(check(kind, folder))
         leftover = [p.name for p in folder.rglob("*.tmp")]
         if kind == "train":

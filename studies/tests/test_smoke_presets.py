@@ -74,7 +74,7 @@ def test_smoke_preset_goes_from_data_to_verdict(name, miniature, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["bound-shape", "calibration", "cold-posterior", "exact-algebra", "regression", "small-data"]
+    "name", ["bound-shape", "calibration", "cold-posterior", "exact-algebra", "quality", "regression", "small-data"]
 )
 def test_every_seed_of_the_cpu_preset_is_there_for_every_method(name):
     cells = find(name).grid[Preset.cpu]

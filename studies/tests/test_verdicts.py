@@ -10,6 +10,7 @@ from posterity_studies.shared.priors import PRIORS
 from posterity_studies.studies.calibration.methods import METHODS
 from posterity_studies.studies.certificates.reading import ROWS
 from posterity_studies.studies.kronecker import paper
+from posterity_studies.studies.quality.reading import SINGLE
 
 SEEDS = range(5)
 NOISE = [-0.002, -0.001, 0.0, 0.001, 0.002]
@@ -97,6 +98,19 @@ def kronecker(error: float, ratio: float) -> list[Record]:
     return [record("kronecker", arguments, values)]
 
 
+def quality(gaps: Sequence[float]) -> list[Record]:
+    """The default call's NLL less plain training's, by setting; all other rivals do as plain training does."""
+    made = []
+    for (size, gap), seed in product(enumerate(gaps, 1), SEEDS):
+        level = {"accuracy": 0.9, "brier": 0.1, "ece": 0.05, "auroc": 0.9, "seconds": 1.0}
+        rivals = {name: {"nll": 1.0, **level} for name in (*SINGLE, "ensemble")}
+        ours = {name: {"nll": 1 + gap + NOISE[seed], **level} for name in ("default", "isotropic", "mode")}
+        for who, methods in {"ours": ours, "rivals": rivals}.items():
+            arguments = {"kind": "transfer", "source": "a", "target": "b", "seed": seed, "who": who}
+            made.append(record("quality", arguments, {str(size): {"examples": 20, **methods}}))
+    return made
+
+
 def regression(gaps: Mapping[str, float]) -> list[Record]:
     """The linearised posterior's NLL less the mode's, by data set."""
     return [
@@ -166,6 +180,10 @@ CASES: list[Case] = [
     (kronecker, (1.0, 2.0), Outcome.partly),
     (kronecker, (2.0, 10.0), Outcome.partly),
     (kronecker, (2.0, 2.0), Outcome.not_reproduced),
+    (quality, ([-0.1, -0.1, -0.1],), Outcome.ours),
+    (quality, ([-0.1, -0.1, 0.00001],), Outcome.ours),
+    (quality, ([-0.1, 0.00001, 0.00001],), Outcome.unsupported),
+    (quality, ([-0.1, -0.1, 0.1],), Outcome.unsupported),
     (regression, ({"a": -0.1, "b": -0.1, "c": 0.1},), Outcome.ours),
     (regression, ({"a": -0.1, "b": 0.1, "c": 0.1},), Outcome.unsupported),
     (regression, ({"a": -0.0001, "b": -0.0001, "c": 0.0},), Outcome.unsupported),

@@ -1,0 +1,18 @@
+"""A rival's library that may not be here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class Absent(Exception):
+    """A rival cannot take part, and why."""
+
+
+def library(module: str, package: str) -> Any:
+    """The module, or why it is not here."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise Absent(f"{package} is not installed ({error.name})") from None

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from posterity_studies import Record
+from posterity_studies import Outcome, Record
 from posterity_studies.shared.rivals import ivon, laplace_torch
 from posterity_studies.shared.rivals.absent import Absent
 from posterity_studies.shared.rivals.training import Budget
 from posterity_studies.studies.quality import methods
 from posterity_studies.studies.quality.cells import handed_down, watch_network
 from posterity_studies.studies.quality.methods import Problem, every_method
-from posterity_studies.studies.quality.reading import Setting, lines, results
+from posterity_studies.studies.quality.reading import Setting, lines, results, verdict
 
 LEVEL = {"accuracy": 0.9, "brier": 0.1, "ece": 0.05, "auroc": 0.9, "seconds": 1.0}
 
@@ -60,6 +60,13 @@ def test_every_line_turns():
     assert good == {"NLL": True, "ECE": True, "Learned": False, "AUROC": True}
     bad = holds(many([[0.2], [0.21], [0.19]], auroc=0.94, ece=0.11))
     assert bad == {"NLL": False, "ECE": False, "Learned": False, "AUROC": False}
+
+
+def test_nothing_is_said_for_the_claim_on_few_wearers():
+    few, enough = (many([[-0.2 + 0.01 * w] for w in range(n)]) for n in (4, 5))
+    assert verdict(few).outcome == Outcome.unsupported
+    assert "Too few" in verdict(few).why
+    assert verdict(enough).outcome == Outcome.ours
 
 
 @pytest.fixture(scope="module")

@@ -55,22 +55,25 @@ def _both(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [cell | who for cell in cells for who in (OURS, {"who": "rivals"})]
 
 
-def _part(seed: int) -> list[dict[str, Any]]:
+def _part(seed: int, tested: int) -> list[dict[str, Any]]:
     """A fifth of everything but the other exercises: a run that stops early has all settings, with fewer seeds."""
     return [
         *_watch(WEARERS[2 * seed : 2 * seed + 2], [FIRST], 600, [1, 2, 4]),
-        *_transfer(PAIRS, [seed], [2, 10], 10000, 600, 500),
+        *_transfer(PAIRS, [seed], [2, 10], 10000, 600, tested),
         *_regression(UCI, range(4 * seed, 4 * seed + 4), 1000),
-        *_scratch([(1000, 400), (5000, 600)], [seed], 500),
+        *_scratch([(1000, 400), (5000, 600)], [seed], tested),
     ]
 
 
-_CPU = _both(
-    [
-        *(cell for seed in range(5) for cell in _part(seed)),
-        *_watch(WEARERS, [u for u in range(7) if u != FIRST], 600, [1, 2, 4]),
-    ]
-)
+def _all(seeds: int, tested: int) -> list[dict[str, Any]]:
+    return _both(
+        [
+            *(cell for seed in range(5) for cell in _part(seed, tested)),
+            *(cell for seed in range(5, seeds) for cell in _transfer(PAIRS, [seed], [2, 10], 10000, 600, tested)),
+            *_watch(WEARERS, [u for u in range(7) if u != FIRST], 600, [1, 2, 4]),
+        ]
+    )
+
 
 STUDY = Study(
     id="quality",
@@ -84,8 +87,8 @@ STUDY = Study(
                 *_regression(["yacht"], [0], 20),
             ]
         ),
-        Preset.cpu: _CPU,
-        Preset.paper: _CPU,
+        Preset.cpu: _all(5, 500),
+        Preset.paper: _all(10, 2000),
     },
     cell=cell,
     tables=tables,

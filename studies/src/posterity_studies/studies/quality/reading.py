@@ -27,6 +27,8 @@ ECE, FROM = 0.10, 28
 WITHIN = 0.03
 """How far above an ensemble the NLL may lie where there is no source."""
 AUROC = 0.05
+ENOUGH = 5
+"""Wearers, seeds or splits that a setting needs before anything is said for it."""
 
 Unit = tuple[int, int]
 """What is paired: (wearer, unknown exercise), (seed, 0) or (split, 0). The first number is what intervals are over."""
@@ -137,15 +139,27 @@ def lines(records: Sequence[Record]) -> list[Line]:
 
 
 def verdict(records: Sequence[Record]) -> Verdict:
-    """Upheld if the first two lines hold: never worse than plain training, and ahead of single networks."""
-    found = lines(records)
+    """Upheld if the first two lines hold, never worse than plain training and ahead of single networks, on enough seeds."""
+    found, few = lines(records), undecided(results(records))
     said = " ".join(f"{line.asked}: {'yes' if line.holds else 'no'} ({line.found})." for line in found)
-    upheld = len(found) > 1 and all(line.holds for line in found[:2])
+    if few:
+        names = ", ".join(f"{setting} ({count})" for setting, count in few.items())
+        said = f"Too few seeds yet to say anything for the claim: {names}. So far: {said}"
+    upheld = not few and all(line.holds for line in found[:2])
     return Verdict(Outcome.ours if upheld else Outcome.unsupported, said)
 
 
+def undecided(found: Results) -> dict[Setting, int]:
+    """Settings with fewer wearers, seeds or splits than are enough, and how many they have of us and plain training."""
+    counts = {}
+    for setting in found.settings:
+        both = found.sample(setting, "default", "nll").keys() & found.sample(setting, "map", "nll").keys()
+        counts[setting] = len({cluster for cluster, _ in both})
+    return {setting: count for setting, count in counts.items() if count < ENOUGH}
+
+
 def _never_worse(found: Results) -> Line:
-    gaps = {s: found.difference(s, "default", "map") for s in found.settings}
+    gaps = {s: gap for s in found.settings if (gap := found.difference(s, "default", "map")).mean == gap.mean}
     worse = [f"{s} {shown(*gap, 3, True)}" for s, gap in gaps.items() if gap.low > 0]
     better = sum(gap.high < 0 for gap in gaps.values())
     text = f"significantly lower in {better} of {len(gaps)} settings, higher in {', '.join(worse) or 'none'}"
@@ -153,14 +167,16 @@ def _never_worse(found: Results) -> Line:
 
 
 def _single_networks(found: Results) -> Line:
-    behind = []
+    behind, total = [], 0
     for setting in found.settings:
         means = {m: value for m in SINGLE if (value := found.mean(setting, m, "nll")) is not None}
         own = found.mean(setting, "default", "nll")
         best = min(means, key=lambda m: means[m], default=None)
-        if own is not None and best is not None and means[best] <= own:
+        if own is None or best is None:
+            continue
+        total += 1
+        if means[best] <= own:
             behind.append(f"{setting} ({best} {means[best]:.3f}, ours {own:.3f})")
-    total = len(found.settings)
     ahead = total - len(behind)
     text = f"{ahead} of {total}; not on {'; '.join(behind) or 'none'}"
     return Line("NLL below every rival with one network in two thirds of the settings", 3 * ahead >= 2 * total, text)
@@ -181,7 +197,8 @@ def _calibrated(found: Results) -> Line | None:
 
 
 def _ensemble(found: Results) -> Line:
-    short, gaps = [], {s: found.difference(s, "default", "ensemble").mean for s in found.settings}
+    short = []
+    gaps = {s: gap for s in found.settings if (gap := found.difference(s, "default", "ensemble").mean) == gap}
     for setting, gap in gaps.items():
         if gap >= 0 if setting.after_a_source else gap > WITHIN:
             short.append(f"{setting} {gap:+.3f}")

@@ -100,7 +100,7 @@ def draw(records: Sequence[Record]) -> Figure:
             )  # fmt: skip
     left.axvline(0, color="0.4", linewidth=1)
     left.set(xlabel="NLL above the default call's, nats", xlim=(-0.6, WIDEST + 0.08))
-    left.legend(frameon=False, fontsize=7, loc="lower right")
+    left.legend(frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     for method, colour, marker in (("default", "#0072b2", "D"), ("map", "#d55e00", "o"), ("ensemble", "#000000", "o")):
         points = [
             (value, row) for row, s in enumerate(settings) if (value := found.mean(s, method, "auroc")) is not None
@@ -109,7 +109,7 @@ def draw(records: Sequence[Record]) -> Figure:
             right.plot(*zip(*points, strict=True), marker, color=colour, markersize=5, label=NAMES[method])
     right.set(xlabel="AUROC for unknown inputs")
     if right.has_data():
-        right.legend(frameon=False, fontsize=7)
+        right.legend(frameon=False, fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     left.set_yticks(range(len(settings)), [str(s) for s in settings], fontsize=8)
     left.invert_yaxis()
     for axis in (left, right):

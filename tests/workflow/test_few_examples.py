@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -198,3 +199,24 @@ def test_a_wrong_word_says_what_to_write(source):
         pt.learn(network(), task(1, 9), prior, head="old", progress=False)
     with pytest.raises(Exception, match="loo"):
         pt.learn(network(), task(1, 9), prior, scales="best", progress=False)
+
+
+def test_a_prior_that_is_held_firmly_still_finds_far_inputs_strange(source):
+    """Where the prior's mean already serves the task, leave-one-out may hold on to it: strangeness must not go with that."""
+    prior, _ = source
+    x, y = task(3, 12)  # the source's own angle
+    fit = pt.adapt(network(), prior, (x, y), classes=NAMES, shares=(1.0,), progress=False)
+    loose, held = fit.choice.loose, fit.choice.best.posterior
+    assert loose.strength.floor < held.strength.floor
+    assert loose.strength.share == held.strength.share
+    near, far = task(3, 200)[0], 8 * task(6, 200)[0]
+    found, strange = fit.predict(near), fit.predict(far)
+    assert pt.ood_auroc(found.unknown, strange.unknown) > pt.ood_auroc(found.entropy, strange.entropy) + 0.05
+
+
+def test_the_loose_posterior_changes_no_probability(source):
+    prior, _ = source
+    fit = pt.adapt(network(), prior, task(3, 12), classes=NAMES, progress=False)
+    alone = replace(fit, function=replace(fit.function, choice=replace(fit.choice, loose=None)))
+    x = task(4, 30)[0]
+    torch.testing.assert_close(fit.predict(x).probs, alone.predict(x).probs, rtol=0, atol=0)

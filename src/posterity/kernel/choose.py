@@ -8,7 +8,7 @@ cannot tell neighbours apart, and an average does not have to.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -51,6 +51,9 @@ class Choice:
     """How many strengths of the prior were to choose from."""
     for_mode: Strength | None = None
     """The strength whose *mode* predicts best what was left out: for a network that is used by itself."""
+    loose: FunctionPosterior | None = None
+    """The best with the loosest floor instead of its own, for scores of unknown inputs. Leave-one-out sees known classes alone:
+    where the prior's mean serves them well it may hold the prior so firmly that nothing ever seems strange."""
 
     @property
     def best(self) -> Member:
@@ -84,10 +87,9 @@ def choose(
         )
     if criterion == "evidence":
         return Choice((scored[0],), options, criterion, strengths)
-    refitted = [search.refit(member) for member in scored]
-    return Choice(
-        _averaged(refitted, len(linearised.targets), groups), options, criterion, strengths, search.for_mode()
-    )
+    members = _averaged([search.refit(member) for member in scored], len(linearised.targets), groups)
+    loose = search.loosened(members[0].posterior) if len(heads) == 1 else None
+    return Choice(members, options, criterion, strengths, search.for_mode(), loose)
 
 
 class _Search:
@@ -145,6 +147,19 @@ class _Search:
         """Of all strengths looked at that leave the layers below the head free."""
         free = {s: nll for s, nll in self.at_mode.items() if s.floor < float("inf")}
         return min(free, key=lambda s: free[s], default=None)
+
+    def loosened(self, posterior: FunctionPosterior) -> FunctionPosterior:
+        """The same share of the source with the lowest floor that numbers allow."""
+        strength = posterior.strength
+        assert strength is not None
+        for floor in FLOORS:
+            if floor >= strength.floor:
+                break
+            try:
+                return self.of.posterior(replace(strength, floor=floor))
+            except (DidNotConverge, Inconsistent):
+                continue
+        return posterior
 
     def refit(self, member: Member) -> Member:
         """The same posterior with its width and score from exact refits."""

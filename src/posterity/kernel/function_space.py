@@ -26,6 +26,8 @@ class Moments:
     mean: Float[Tensor, "m outputs"]
     covariance: Float[Tensor, "m outputs outputs"]
     calibration: Calibration
+    in_unknown: float | None = None
+    """Its weight in scores for unknown inputs, where that is another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +45,15 @@ class FunctionSpace:
     link: Link = "probit"
 
     def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> Iterator[list[Moments]]:
-        """Batch by batch, each member's normal outputs."""
+        """Batch by batch, each member's normal outputs, and those of the loose posterior that scores unknown inputs."""
+        loose = self.choice.loose
         for batch in inputs:
             new = self.jacobian(model, [batch])
-            yield [
-                Moments(member.weight, *member.posterior.moments(new), member.calibration)
-                for member in self.choice.members
+            found = [
+                Moments(m.weight, *m.posterior.moments(new), m.calibration, None if loose is None else 0.0)
+                for m in self.choice.members
             ]
+            yield found if loose is None else [*found, Moments(0.0, *loose.moments(new), Calibration(), 1.0)]
 
     def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
         """Outputs at the point of linearisation, and how they depend on the weights."""

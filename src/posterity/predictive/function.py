@@ -28,6 +28,7 @@ def in_function_space(
             torch.cat([m.mean for m in members]),
             torch.cat([m.covariance for m in members]),
             members[0].calibration,
+            members[0].in_unknown,
         )
         for members in zip(*batches, strict=True)
     ]
@@ -52,12 +53,16 @@ def from_moments(
     probs, unknown, logits = (torch.zeros_like(moments[0].mean) for _ in range(3))
     within = torch.zeros_like(entropy(probs))
     for m in moments:
+        strange = m.weight if m.in_unknown is None else m.in_unknown
+        if strange > 0:
+            # Scores for unknown inputs want the covariance as it is: the temperature is for probabilities.
+            closed = "probit" if kind == "sampled" else kind
+            unknown = unknown + strange * link(m.mean, m.covariance, likelihood, closed)
+        if m.weight == 0:
+            continue
         tau, t = m.calibration.tau, m.calibration.temperature
         mean, covariance = m.mean / t, tau * m.covariance / t**2
         probs = probs + m.weight * link(mean, covariance, likelihood, kind, samples=samples, generator=generator)
-        # Scores for unknown inputs want the covariance as it is: the temperature is for probabilities.
-        closed = "probit" if kind == "sampled" else kind
-        unknown = unknown + m.weight * link(m.mean, m.covariance, likelihood, closed)
         draws = normal_draws(mean, covariance, samples, generator)
         single = draws.sigmoid() if isinstance(likelihood, Bernoulli) else draws.softmax(-1)
         within = within + m.weight * entropy(single).mean(0)

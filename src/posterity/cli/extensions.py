@@ -13,7 +13,7 @@ import typer
 
 GROUP = "posterity.commands"
 STUDIES = {
-    "demo": "Learn a prior, use it on another task, compare, show.",
+    "demo": "A watch meets a new wearer: learn a prior, adapt it, compare, show.",
     "study": "Reproduce what the paper claims, and see where we differ.",
 }
 """What the studies bring, known by name so that a call without them says how to get them."""

@@ -1,11 +1,26 @@
-"""The main job in small: a prior learned on one task and used on the next, compared with three other methods.
+"""A watch meets a new wearer: a prior learned from nine people, put to use on a tenth who shows a few seconds of each exercise.
 
-`methods` are the four contenders, `cells` tune and test them on a few images, `page` shows the results.
+`source` learns the prior, `methods` are the contenders, `cells` test them on one wearer, `page` shows what came out.
 """
 
-from posterity_studies.demo.declaration import demo, recipe
-from posterity_studies.demo.page import page
-from posterity_studies.demo.reading import on_temperature, verdict
-from posterity_studies.demo.showing import KEY
+from posterity_studies.demo.declaration import study
+from posterity_studies.demo.page import five_lines, page
+from posterity_studies.demo.reading import findings, headline, part, typical
+from posterity_studies.demo.showing import KEY, table
+from posterity_studies.demo.source import network, prior_of
+from posterity_studies.shared.watch import meet
 
-__all__ = ["KEY", "demo", "on_temperature", "page", "recipe", "verdict"]
+__all__ = [
+    "KEY",
+    "findings",
+    "five_lines",
+    "headline",
+    "meet",
+    "network",
+    "page",
+    "part",
+    "prior_of",
+    "study",
+    "table",
+    "typical",
+]

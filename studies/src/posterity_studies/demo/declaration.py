@@ -1,108 +1,52 @@
-"""The demo as a study: which cells there are."""
+"""The demo as a study: a cell for each wearer, one for the ensemble, which takes five times as long, and a portrait."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from posterity_studies.demo.cells import cell
-from posterity_studies.demo.methods import METHODS
+from posterity_studies.demo.methods import STEPS
 from posterity_studies.demo.showing import draw, tables
-from posterity_studies.engine.declaration import Preset, Study, grid
-from posterity_studies.shared.sources import Recipe
+from posterity_studies.demo.source import EPOCHS
+from posterity_studies.engine.declaration import Preset, Study
+from posterity_studies.shared.watch import WEARERS
 
-TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 0.3, 1.0)
-
-
-@dataclass(frozen=True)
-class Size:
-    """How much of everything."""
-
-    source_images: int
-    source_epochs: int
-    per_class: tuple[int, ...]
-    seeds: int
-    steps: int
-    trials: slice
-    curve_per_class: int
-    curve_seeds: int
-    temperatures: tuple[float, ...]
+UNKNOWN = 6
+"""The bent-over row is kept from everybody."""
+SECONDS = (2, 4, 8)
 
 
-SMOKE = Size(
-    source_images=30,
-    source_epochs=3,
-    per_class=(1,),
-    seeds=2,
-    steps=4,
-    trials=slice(1, 4, 2),
-    curve_per_class=2,
-    curve_seeds=1,
-    temperatures=(1e-3, 1.0),
-)
-FULL = Size(
-    source_images=500,
-    source_epochs=24,
-    per_class=(1, 2, 5, 10, 20),
-    seeds=5,
-    steps=60,
-    trials=slice(None),
-    curve_per_class=2,
-    curve_seeds=3,
-    temperatures=TEMPERATURES,
-)
-SIZES = {Preset.smoke: SMOKE, Preset.cpu: FULL, Preset.paper: FULL}
+def study(folder: Path, near: int | None = None) -> Study:
+    """The study with its priors in this folder. `cpu` is what the demo computes, `paper` has the ensemble too.
 
-
-def recipe(preset: Preset) -> Recipe:
-    """How the prior is learned: LeNet-5 on some images of each MNIST digit, one Kronecker pair a layer."""
-    size = SIZES[preset]
-    return Recipe(
-        "mnist-sample",
-        size.source_images,
-        by_class=True,
-        epochs=size.source_epochs,
-        lr=2e-3,
-        batch_size=128,
-        evidence=True,
-        one_pair=True,
-    )
-
-
-def demo(prior: Path) -> Study:
-    """The study with this prior. Results of another prior are other results, so its fingerprint is among the arguments."""
-    fingerprint = hashlib.sha256(prior.read_bytes()).hexdigest()[:12]
+    `near` is a wearer to look at from near, who is known only when all have been scored.
+    """
     return Study(
         id="demo",
-        claim="What a prior learned on one task is worth on the next, where images are few, beside tuned rivals.",
-        grid={preset: _cells(size, fingerprint) for preset, size in SIZES.items()},
-        cell=partial(cell, prior),
+        claim="A recogniser learned from nine people serves a tenth who shows a few seconds of each exercise.",
+        grid={
+            Preset.smoke: _cells(WEARERS[:2], near, seconds=[SECONDS[0]], epochs=1, steps=STEPS[:2]),
+            Preset.cpu: _cells(WEARERS, near, seconds=SECONDS, epochs=EPOCHS, steps=STEPS),
+            Preset.paper: _cells(WEARERS, near, seconds=SECONDS, epochs=EPOCHS, steps=STEPS, ensemble=True),
+        },
+        cell=partial(cell, folder),
         tables=tables,
         draw=draw,
-        version=2,
+        data="seglearn's watch recordings: 10 wearers, 7 exercises, both arms, 50 Hz; a convolutional network of 32,000 weights",
+        version=4,
     )
 
 
-def _cells(size: Size, prior: str) -> list[dict[str, object]]:
-    cells: list[dict[str, object]] = []
-    for name, method in METHODS.items():
-        common: dict[str, list[Any]] = {
-            "method": [name],
-            "strengths": [list(method.strengths[size.trials])],
-            "steps": [size.steps],
-            "prior": [prior],
-        }
-        cells += grid(experiment=["fits"], per_class=size.per_class, seed=range(size.seeds), **common)
-        if name in ("learned", "centred"):
-            cells += grid(
-                experiment=["temperature"],
-                per_class=[size.curve_per_class],
-                seed=range(size.curve_seeds),
-                temperatures=[list(size.temperatures)],
-                **common,
-            )
-    # The dearest first: no worker is left alone with one at the end.
-    return sorted(cells, key=lambda c: (c["experiment"] == "fits", -int(str(c["per_class"]))))
+def _cells(
+    wearers: Sequence[int],
+    near: int | None,
+    seconds: Sequence[int],
+    epochs: int,
+    steps: Sequence[int],
+    ensemble: bool = False,
+) -> list[dict[str, object]]:
+    parts = {"scores": wearers, "ensemble": wearers if ensemble else (), "portrait": () if near is None else (near,)}
+    common = {"unknown": UNKNOWN, "seconds": list(seconds), "epochs": epochs, "steps": list(steps)}
+    return [{"part": part, "wearer": wearer} | common for part, who in parts.items() for wearer in who]

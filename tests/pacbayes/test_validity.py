@@ -104,7 +104,7 @@ def test_the_averaged_predictor_in_the_bound_would_be_caught():
         centre = torch.cat((task.mu, task.mu.new_zeros(1)))[None] * torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
         wide = pt.isotropic(task.model, 0.15, mean={"": centre}, vouched="by hand")
         x, y = task.data
-        averaged = pt.predict(task.model, wide, x, samples=200, generator=task.generator).labels
+        averaged = pt.predict(task.model, wide, x, method="sampled", samples=200, generator=task.generator).labels
         error = float((averaged != y).double().mean())
         risk = task.risk(wide)
         broken += risk > maurer(error, 0.0, 400, 0.05)

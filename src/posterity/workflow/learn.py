@@ -44,6 +44,8 @@ Head = Literal["keep", "new"]
 Criterion = Literal["loo", "evidence", "bayes"]
 RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 9))
 """How much larger a new head's rows may be than those of the prior's: a finite grid, which certificates pay for."""
+FEW_LR = 1e-2
+"""Of training from scratch on few examples, halved whenever it no longer helps."""
 POLISH = 100
 """Steps of L-BFGS that end the training of few examples."""
 
@@ -121,6 +123,9 @@ def learn(
         used = task.at_strength(space)
         task.write(used, space)
         options = _from_there(likelihood) | options
+    elif few is not None:
+        # Few examples are quick to train on, and what follows speaks of a mode: steps large enough to arrive at one.
+        options = {"lr": FEW_LR} | options
     if validation is None and few is None:
         validation = 0.1
     options = {"validation": validation} | options

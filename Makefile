@@ -21,7 +21,7 @@ $(VENV)/.ready: pyproject.toml studies/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posterity needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": set PYTHON=python3.12, say")'
 	@echo "setting up $(VENV) (once, a minute or two)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --editable '.[dev]' --editable ./studies
+	@$(PIP) --editable '.[dev]' --editable './studies[digits]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.ready benchmarks/peers.txt

@@ -47,7 +47,7 @@ def test_tempered_probabilities_are_those_of_the_tempered_posterior():
     ours = tempered_probabilities(model, noise, x, [1.0, 0.01])
     for tau, probabilities in ours.items():
         theirs = predict(
-            model, posterior.tempered(tau), x, samples=30, generator=torch.Generator().manual_seed(3)
+            model, posterior.tempered(tau), x, method="sampled", samples=30, generator=torch.Generator().manual_seed(3)
         ).probs
         torch.testing.assert_close(probabilities, theirs, rtol=1e-4, atol=1e-5)
 

@@ -13,6 +13,10 @@ class Absent(Exception):
 def library(module: str, package: str) -> Any:
     """The module, or why it is not here."""
     try:
-        return import_module(module)
+        found = import_module(module)
     except ImportError as error:
         raise Absent(f"{package} is not installed ({error.name})") from None
+    if getattr(found, "__file__", None) is None:
+        # Any folder of that name on the path passes for a module without a file.
+        raise Absent(f"{package} is not installed ({module} is a folder)")
+    return found

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from benchmarks.measure import Case, Jobs, Row, measured
-from benchmarks.networks import ResNet
 from posterity import BPNN, Categorical, Gaussian, Scales, isotropic
 from posterity.algebra import Kronecker, Matrix, ScaledIdentity
 from posterity.lenet import lenet5
 from posterity.progressive import Learned, Network
 from posterity.progressive.training import MEMORY_LIMIT
+from posterity_studies.shared.resnet import ResNet
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from watching import CONVOLUTIONS, EVERY, EXAMPLES, SEPARABLE, build, check_gradients, close, filled, numbers, watch
+from watching import CONVOLUTIONS, EVERY, EXAMPLES, SEPARABLE, build, check_gradients, close, filled, numbers, tokens, watch
 
 from posterity.blocks import base, convolution, find_blocks, read_blocks
 from posterity.blocks.base import RowMoment, gram
 from posterity.blocks.convolution import _Bands, _Patches
 from posterity.curvature import base as curvature_base
-from posterity.errors import TooLarge
 
 every_layer = pytest.mark.parametrize("kind", EVERY)
 every_separable_layer = pytest.mark.parametrize("kind", SEPARABLE)
@@ -155,10 +154,14 @@ def test_the_padding_entry_of_an_embedding_counts_for_nothing():
     assert torch.equal(moment.matrix(), torch.diag(torch.tensor([1.0, 2.0, 0.0, 1.0], dtype=torch.float64)))
 
 
-def test_a_large_vocabulary_is_refused_before_its_factor_is_made():
+def test_a_large_vocabulary_is_kept_diagonal_without_a_matrix_for_an_example():
     (block,) = find_blocks(nn.Embedding(8193, 2)).values()
-    with pytest.raises(TooLarge, match=r"8193 entries .*Diagonal\(\)"):
-        block.layer.input_moment(torch.Size((4, 3)))
+    assert not block.layer.separable
+    layer = find_blocks(nn.Embedding(7, 2, padding_idx=3))[""].layer
+    assert layer.separable
+    calls = [(tokens(EXAMPLES, 6, vocabulary=7, seed=k), numbers(EXAMPLES, 6, 2, seed=k)) for k in range(2)]
+    gradients = sum(layer.gradients(a, s) for a, s in calls)
+    close(layer.squares(calls), gradients.square().sum(0))
 
 
 @pytest.mark.parametrize("columns", [1, 1023, 1024, 2051])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import posterity.blocks.embedding
+from posterity.algebra import DiagonalMatrix
 from posterity.curvature import (
     EKFAC,
     KFAC,
@@ -185,14 +186,15 @@ def test_a_block_whose_output_is_not_used_has_no_curvature():
 
 
 @pytest.mark.parametrize("estimator", [KFAC(), KFAC(sharing="reduce"), KFOC(), EKFAC()], ids=str)
-def test_an_embedding_over_the_limit_is_refused(estimator, monkeypatch):
+def test_an_embedding_over_the_limit_is_kept_diagonal(estimator, monkeypatch):
     monkeypatch.setattr(posterity.blocks.embedding, "VOCABULARY_LIMIT", 5)
     model = network("tagger")
-    before = snapshot(model)
-    with pytest.raises(TooLarge, match="6 entries"):
-        estimate(model, data("tagger"), estimator, progress=False)
-    assert_untouched(before, model)
-    assert estimate(model, data("tagger"), Diagonal(), progress=False).count == 7
+    (name,) = [n for n, m in model.named_modules() if isinstance(m, nn.Embedding)]
+    options = {"progress": False, "batch_size": 3}
+    found = estimate(model, data("tagger"), estimator, generator=torch.Generator().manual_seed(0), **options)
+    exact = estimate(model, data("tagger"), Dense(), generator=torch.Generator().manual_seed(0), **options)
+    assert isinstance(found[name], DiagonalMatrix)
+    torch.testing.assert_close(found[name].values.flatten(), exact[name].dense().diagonal(), rtol=1e-5, atol=1e-9)
 
 
 def test_exact_labels_for_every_token_are_refused_by_name():

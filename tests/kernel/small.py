@@ -24,16 +24,33 @@ class Convolutional(nn.Module):
         return self.head(torch.tanh(self.norm(self.conv(x))).flatten(1))
 
 
+class Tokens(nn.Module):
+    """A head at every token, of which the network returns the last one's outputs, or output k at token k."""
+
+    def __init__(self, outputs: int, last: bool) -> None:
+        super().__init__()
+        self.last, self.body, self.head = last, nn.Linear(4, 3), nn.Linear(3, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.head(torch.tanh(self.body(x)).cumsum(1))
+        return found[:, -1] if self.last else found[:, : found.shape[-1]].diagonal(dim1=1, dim2=2)
+
+
 def dense_network(outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs))
 
 
 def some_inputs(kind: str, n: int) -> Tensor:
-    return torch.randn(n, 4) if kind == "dense" else torch.randn(n, 1, 4, 4)
+    return torch.randn(n, *{"dense": (4,), "convolutional": (1, 4, 4)}.get(kind, (5, 4)))
 
 
 def network(kind: str, outputs: int) -> nn.Module:
-    return (dense_network(outputs) if kind == "dense" else Convolutional(outputs)).double()
+    match kind:
+        case "dense":
+            return dense_network(outputs).double()
+        case "convolutional":
+            return Convolutional(outputs).double()
+    return Tokens(outputs, kind == "last token").double()
 
 
 def batches_of(x: Tensor) -> list[Batch]:

@@ -17,6 +17,8 @@ CASES = [
     ("dense", 2, pt.GaussianNoise(4.0)),
     ("convolutional", 1, pt.GaussianNoise(2.0)),
     ("dense", 2, pt.Bernoulli()),
+    ("last token", 3, pt.Categorical()),
+    ("token by token", 3, pt.Categorical()),
 ]
 
 
@@ -53,6 +55,14 @@ def test_mean_and_covariance_at_new_inputs_are_those_of_the_gauss_newton_posteri
     weights = shift + torch.linalg.solve(precision, gradient)
     close(posterior.latent.outputs, problem.outputs(problem.x) + j @ weights, 1e-6)
     close(mean, problem.outputs(new) + k @ weights, 1e-6)
+
+
+def test_a_head_at_many_positions_of_which_one_is_returned_keeps_rows():
+    kept = {kind: Problem(kind, 3, 5, pt.Categorical()).linearised.train for kind in ("last token", "token by token")}
+    assert {kind: type(found.blocks["head"]).__name__ for kind, found in kept.items()} == {
+        "last token": "Rows",
+        "token by token": "Gradients",
+    }
 
 
 def test_the_evidence_of_gaussian_noise_is_exact():

@@ -2,6 +2,8 @@
 
 from posterity.blocks.base import Layer, Moment
 from posterity.blocks.capture import Call, Recorder
+from posterity.blocks.embedding import EmbeddingLayer
+from posterity.blocks.linear import LinearLayer
 from posterity.blocks.network import (
     Block,
     Selection,
@@ -9,22 +11,28 @@ from posterity.blocks.network import (
     has_matrix_form,
     named,
     read_blocks,
+    register_layer,
     run_with,
     watched,
     write_blocks,
 )
+from posterity.blocks.transposed import TransposedLinearLayer
 
 __all__ = [
     "Block",
     "Call",
+    "EmbeddingLayer",
     "Layer",
+    "LinearLayer",
     "Moment",
     "Recorder",
     "Selection",
+    "TransposedLinearLayer",
     "find_blocks",
     "has_matrix_form",
     "named",
     "read_blocks",
+    "register_layer",
     "run_with",
     "watched",
     "write_blocks",

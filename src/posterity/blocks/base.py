@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,6 +46,10 @@ class Layer(ABC):
         """A call's raw input or output gradient, examples first: the form in which the methods below take them."""
         return batch_first(x, examples, name)
 
+    def spread(self, a: Tensor, out: Tensor, examples: int) -> tuple[Tensor, Tensor]:
+        """A call's input and output, repeated for every example where one row stands for all of them."""
+        return a, out
+
     @abstractmethod
     def positions(self, a: Tensor, s: Tensor) -> int:
         """How many positions a call has per example: as many as it has rows."""
@@ -65,6 +69,10 @@ class Layer(ABC):
     @abstractmethod
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         """The gradient matrix of every example."""
+
+    def squares(self, calls: Sequence[tuple[Tensor, Tensor]]) -> Float[Tensor, "out inp"] | None:
+        """Σ_n G_n², entry by entry, where the layer has a shorter way than its gradients written out."""
+        return None
 
 
 class Moment(ABC):

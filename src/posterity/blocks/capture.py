@@ -46,7 +46,7 @@ class Recorder:
 
     def tap(self, name: str, layer: Layer, a: Tensor, out: Tensor, expand: Expand | None = None) -> Tensor:
         """Note a call of block `name` with input `a`; returns `out`, which the network must go on with."""
-        a = a.detach()
+        a, out = layer.spread(a.detach(), out, self.examples)
         a = layer.by_example(accumulating(a) if a.is_floating_point() else a, self.examples, name)
         self.on_input(name, a)
         call = Call(a if self.keep_inputs else None, version=version_of(a))

@@ -23,6 +23,8 @@ from posterity.blocks.elementwise import ElementwiseLayer
 from posterity.blocks.embedding import EmbeddingLayer
 from posterity.blocks.linear import LinearLayer
 from posterity.blocks.multihead import Parts, attention
+from posterity.blocks.tied import TiedLayer
+from posterity.blocks.transposed import TransposedLinearLayer
 from posterity.errors import BlockMismatch, NoBlocks, UnsupportedLayer
 
 Rule = str | type[nn.Module] | Callable[[str, nn.Module], bool]
@@ -37,6 +39,25 @@ KINDS: tuple[tuple[tuple[type[nn.Module], ...], Callable[[Any, bool], Layer]], .
     ((nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm), ElementwiseLayer.of),
     ((nn.modules.instancenorm._InstanceNorm,), ElementwiseLayer.of),
 )
+
+REGISTERED: dict[str, Callable[[Any, bool], Layer]] = {
+    "transformers.pytorch_utils.Conv1D": TransposedLinearLayer.of,
+}
+"""Layers of other libraries and of users, by the full name of their class: a library need not be imported to be known."""
+
+
+def register_layer(kind: type[nn.Module] | str, builder: Callable[[Any, bool], Layer]) -> None:
+    """Teach `find_blocks` a layer of your own, or one of another library.
+
+    Args:
+        kind: the class, or its full name ("package.module.Class"). Subclasses with a forward of their own are not meant.
+        builder: from a module, and whether its bias is trainable, to a `Layer`, which tells how the parameters "weight" and
+            "bias" become one matrix and what its rows are: `TransposedLinearLayer.of` is a short one to read.
+
+    Example:
+        >>> posterity.blocks.register_layer("mylib.layers.LinearIO", TransposedLinearLayer.of)
+    """
+    REGISTERED[kind if isinstance(kind, str) else _full_name(kind)] = builder
 
 
 @dataclass(frozen=True)
@@ -71,38 +92,31 @@ def find_blocks(model: nn.Module, select: Selection = None) -> dict[str, Block]:
 
     Frozen parameters are constants: a layer without trainable ones is no block, a frozen bias is no column. A layer with
     trainable parameters that cannot become a matrix raises `UnsupportedLayer`, unless `select` leaves it out.
-    Modules that share a weight in the same role are one block.
+    Modules that share a weight in the same role are one block, and so are an embedding and the head that shares its weight;
+    who selects one of them selects the weight, and with it all of them.
     """
     found: dict[str, Block] = {}
     owner: dict[int, str] = {}
     refused: list[str] = []
-    inside_attention: set[nn.Module] = set()
-    for name, module in model.named_modules():
-        if module in inside_attention:
+    candidates = list(_candidates(model, select))
+    chosen = {id(p) for c in candidates if c.selected for p in c.trainable.values()}
+    for one in candidates:
+        if not one.selected and not any(id(p) in chosen for p in one.trainable.values()):
             continue
-        if _is_attention(module):
-            inside_attention.add(module.out_proj)
-            candidates = _attention_parts(name, module)
-        else:
-            candidates = [(name, module, _own(module, name))]
-        for block_name, part, parameters in candidates:
-            trainable = {role: p for role, (_, p) in parameters.items() if p.requires_grad}
-            if not trainable or not _selected(select, block_name, name, part, module):
-                continue
-            problem = _problem(part, parameters, trainable)
-            if problem:
-                refused.append(f'"{block_name}" ({type(part).__name__}: {problem})')
-                continue
-            names = {role: parameters[role][0] for role in trainable}
-            block = Block(block_name, _layer(part, "bias" in trainable), names, (part,))
-            first = next((owner[id(p)] for p in trainable.values() if id(p) in owner), None)
+        problem = _problem(one.part, one.trainable)
+        if problem is None:
+            block = one.block()
+            first = next((owner[id(p)] for p in one.trainable.values() if id(p) in owner), None)
             if first is None:
-                found[block_name] = block
-                owner |= dict.fromkeys(map(id, trainable.values()), block_name)
+                found[one.name] = block
+            elif (head := _head_of(found[first], block, model)) is not None:
+                found[first] = head
             elif (problem := _tied(found[first], block, model)) is None:
-                found[first] = Block(first, block.layer, found[first].parameters, (*found[first].modules, part))
-            else:
-                refused.append(f'"{block_name}" ({type(part).__name__}: {problem})')
+                found[first] = Block(first, block.layer, found[first].parameters, (*found[first].modules, one.part))
+        if problem is None:
+            owner |= dict.fromkeys(map(id, one.trainable.values()), first or one.name)
+        elif one.selected:
+            refused.append(f'"{one.name}" ({type(one.part).__name__}: {problem})')
     if refused:
         raise UnsupportedLayer(
             f"{len(refused)} layer(s) with trainable parameters cannot become blocks: {', '.join(refused)}. "
@@ -210,6 +224,45 @@ def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[
             module.training = training
 
 
+@dataclass(frozen=True)
+class _Candidate:
+    """A module, or a part of one, with trainable parameters of its own."""
+
+    name: str
+    part: nn.Module
+    names: Mapping[str, str]
+    """Of its parameters in the network, by role."""
+    trainable: Mapping[str, nn.Parameter]
+    selected: bool
+
+    def block(self) -> Block:
+        names = {role: self.names[role] for role in self.trainable}
+        return Block(self.name, _layer(self.part, "bias" in self.trainable), names, (self.part,))
+
+
+def _candidates(model: nn.Module, select: Selection) -> Iterator[_Candidate]:
+    """All that could become a block, in the order of the network's modules."""
+    inside_attention: set[nn.Module] = set()
+    in_layers = {id(p) for m in model.modules() if has_matrix_form(m) for p in m.parameters(recurse=False)}
+    for name, module in model.named_modules():
+        if module in inside_attention:
+            continue
+        if _is_attention(module):
+            inside_attention.add(module.out_proj)
+            parts = _attention_parts(name, module)
+        else:
+            parts = [(name, module, _own(module, name))]
+        for block_name, part, parameters in parts:
+            trainable = {role: p for role, (_, p) in parameters.items() if p.requires_grad}
+            if not has_matrix_form(part):
+                # A parameter that a layer holds too is that layer's, and only kept here, as by heads of BERT.
+                trainable = {role: p for role, p in trainable.items() if id(p) not in in_layers}
+            if trainable:
+                names = {role: full for role, (full, _) in parameters.items()}
+                selected = _selected(select, block_name, name, part, module)
+                yield _Candidate(block_name, part, names, trainable, selected)
+
+
 def _own(module: nn.Module, name: str) -> dict[str, tuple[str, nn.Parameter]]:
     """A module's own parameters by role, with their names in the network."""
     prefix = f"{name}." if name else ""
@@ -254,9 +307,7 @@ def _selected(select: Selection, block: str, module_name: str, part: nn.Module, 
     return bool(select(block, part))
 
 
-def _problem(
-    module: nn.Module, parameters: Mapping[str, tuple[str, nn.Parameter]], trainable: Mapping[str, nn.Parameter]
-) -> str | None:
+def _problem(module: nn.Module, trainable: Mapping[str, nn.Parameter]) -> str | None:
     """Why a module's trainable parameters cannot become one matrix, if they cannot."""
     if is_parametrized(module):
         return "parametrized: its weight is computed from others"
@@ -275,7 +326,13 @@ def _problem(
     return None
 
 
+def _full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def _builder(module: nn.Module) -> Callable[[Any, bool], Layer] | None:
+    if (found := REGISTERED.get(_full_name(_forward(type(module))))) is not None:
+        return found
     if _is_attention(module):
         return lambda m, bias: LinearLayer(3 * m.embed_dim, m.embed_dim + bias, bias)
     for types, builder in KINDS:
@@ -286,7 +343,7 @@ def _builder(module: nn.Module) -> Callable[[Any, bool], Layer] | None:
     return None
 
 
-def _forward(kind: type[nn.Module]) -> object:
+def _forward(kind: type[nn.Module]) -> type:
     """The class that a class takes its forward from."""
     return next(c for c in kind.__mro__ if "forward" in vars(c))
 
@@ -295,6 +352,18 @@ def _layer(module: nn.Module, bias: bool) -> Layer:
     builder = _builder(module)
     assert builder is not None
     return builder(module, bias)
+
+
+def _head_of(first: Block, second: Block, model: nn.Module) -> Block | None:
+    """An embedding and a linear layer that share their weight, as one block; None if they are something else."""
+    if not (isinstance(first.layer, EmbeddingLayer) and type(second.layer) is LinearLayer):
+        return None
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    if parameters[first.parameters["weight"]] is not parameters[second.parameters["weight"]]:
+        return None
+    layer = TiedLayer.of(first.layer, second.layer.bias)
+    names = dict(first.parameters) | ({"bias": second.parameters["bias"]} if second.layer.bias else {})
+    return Block(first.name, layer, names, (*first.modules, *second.modules))
 
 
 def _tied(first: Block, second: Block, model: nn.Module) -> str | None:

@@ -61,24 +61,25 @@ class Accumulator(ABC):
 def gradients(block: Block, calls: list[Call], pieces: int | None = None) -> Iterator[Tensor]:
     """Gradient matrices [n, out, inp] of a batch, a bounded piece at a time; the calls of an example are summed."""
     layer = block.layer
-    n = len(_tensors(calls[0])[0])
+    n = len(tensors(calls[0])[0])
     step = pieces or max(1, CHUNK // (layer.out * layer.inp))
     for start in range(0, n, step):
-        parts = [layer.gradients(*(x[start : start + step] for x in _tensors(call))) for call in calls]
+        parts = [layer.gradients(*(x[start : start + step] for x in tensors(call))) for call in calls]
         yield parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 
 def rows(block: Block, calls: list[Call]) -> tuple[Tensor, Tensor]:
     """All positions of a batch as input and gradient rows [n, t, inp] and [n, t, out]; calls one behind the other."""
-    parts = [block.layer.rows(*_tensors(call)) for call in calls]
+    parts = [block.layer.rows(*tensors(call)) for call in calls]
     return torch.cat([a for a, _ in parts], 1), torch.cat([s for _, s in parts], 1)
 
 
 def positions(block: Block, calls: list[Call]) -> int:
-    return sum(block.layer.positions(*_tensors(call)) for call in calls)
+    return sum(block.layer.positions(*tensors(call)) for call in calls)
 
 
-def _tensors(call: Call) -> tuple[Tensor, Tensor]:
+def tensors(call: Call) -> tuple[Tensor, Tensor]:
+    """A call's input and its gradient, both there."""
     assert call.a is not None
     assert call.s is not None
     return call.a, call.s

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posterity.algebra import DiagonalMatrix, Matrix
 from posterity.blocks import Block, Call
-from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
+from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows, tensors
 from posterity.curvature.workers import Workers
 
 FEW = 8
@@ -36,7 +36,9 @@ class Squares(Accumulator):
         self.total = torch.zeros(self.layer.out, self.layer.inp, dtype=torch.float64)
 
     def see_gradients(self, calls: list[Call], last: bool) -> None:
-        if self.layer.separable and positions(self.block, calls) <= FEW:
+        if (squares := self.layer.squares([tensors(call) for call in calls])) is not None:
+            self._add(squares)
+        elif self.layer.separable and positions(self.block, calls) <= FEW:
             self._add(summed_squares(*rows(self.block, calls)))
         else:
             # Small pieces: gradients that are squared and summed while they are still in the cache.

@@ -9,14 +9,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks import Block, Call, Recorder, watched, write_blocks
-from posterity.curvature.base import gradients, positions, rows
+from posterity.blocks import Block, Call, LinearLayer, Recorder, watched, write_blocks
+from posterity.curvature.base import gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
 from posterity.kernel.frames import BlockFrame
 
 PIECE = 1 << 24
 """Entries of a temporary (64 MB in float32) beyond which kernels are summed piece by piece."""
+Places = dict[str, Tensor] | None
+"""The position of each example that a head is read at, by block; None where gradients are written out instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +129,16 @@ def jacobian(
     parts = []
     with torch.inference_mode(False), watched(model, blocks) as watch:
         for batch in inputs:
-            parts.append(_of_batch(model, blocks, weights, frames, batch.to(like.device), watch))
+            there = batch.to(like.device)
+            try:
+                parts.append(_of_batch(model, blocks, weights, frames, there, watch, {}))
+            except _OtherPosition:
+                parts.append(_of_batch(model, blocks, weights, frames, there, watch, None))
     outputs = torch.cat([p.outputs for p in parts])
     return Jacobian(outputs, {name: _joined([p.blocks[name] for p in parts]) for name in blocks})
 
 
-def _of_batch(model, blocks, weights, frames, batch, watch) -> Jacobian:  # type: ignore[no-untyped-def]
+def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> Jacobian:  # type: ignore[no-untyped-def]
     passes: dict[str, list[list[Call]]] = {name: [] for name in blocks}
     recorder = Recorder(
         batch.count, lambda name, a: None, lambda name, calls: passes[name].append([Call(c.a, c.s) for c in calls])
@@ -155,7 +161,7 @@ def _of_batch(model, blocks, weights, frames, batch, watch) -> Jacobian:  # type
             direction[:, k] = 1
             recorder.backward(outputs, direction, again=k < outputs.shape[1] - 1)
             for name, block in blocks.items():
-                collected[name].append(_seen(block, frames[name], passes[name], inputs))
+                collected[name].append(_seen(block, frames[name], passes[name], inputs, places))
                 passes[name].clear()
         found: dict[str, Rows | Gradients] = {}
         for name, block in blocks.items():
@@ -164,17 +170,45 @@ def _of_batch(model, blocks, weights, frames, batch, watch) -> Jacobian:  # type
     return Jacobian(outputs.detach(), found)
 
 
-def _seen(block: Block, frame: BlockFrame, passes: list[list[Call]], inputs: dict[str, Tensor]) -> Tensor | None:
+def _seen(
+    block: Block, frame: BlockFrame, passes: list[list[Call]], inputs: dict[str, Tensor], places: Places
+) -> Tensor | None:
     """One output's gradients by one block: rows where there is one position an example, else matrices."""
     if not passes:
         return None
     calls = passes[0]
-    if block.layer.separable and frame.whole is None and positions(block, calls) == 1:
-        a, s = (x.squeeze(1).double() for x in rows(block, calls))
+    if block.layer.separable and frame.whole is None and (one := _one_position(block, calls, places)) is not None:
+        a, s = (x.double() for x in one)
         if block.name not in inputs:
             inputs[block.name] = a if frame.right is None else a @ frame.right.to(a)
         return s if frame.left is None else s @ frame.left.to(s)
     return frame.turned(torch.cat(list(gradients(block, calls))).double())
+
+
+def _one_position(block: Block, calls: list[Call], places: Places) -> tuple[Tensor, Tensor] | None:
+    """Input and gradient rows [n, inp] and [n, out] of a block with one position an example, None for others.
+
+    So is a head at many positions of which the network returns one, as that of the last token of a text: its gradient is 1
+    at one output of one position. The first output shows which position; another output must not use another.
+    """
+    if positions(block, calls) == 1:
+        a, s = rows(block, calls)
+        return a.squeeze(1), s.squeeze(1)
+    if places is None or not isinstance(block.layer, LinearLayer) or len(calls) > 1:
+        return None
+    s = tensors(calls[0])[1].flatten(1, -2)
+    if not bool(((s == 1).sum((1, 2)) == 1).all() and ((s != 0).sum((1, 2)) == 1).all()):
+        return None
+    place = s.any(-1).int().argmax(1)
+    if not torch.equal(places.setdefault(block.name, place), place):
+        raise _OtherPosition
+    found = torch.arange(len(s), device=s.device), place
+    a, s = rows(block, calls)
+    return a[found], s[found]
+
+
+class _OtherPosition(Exception):
+    """Outputs read a layer at different positions: its gradients have to be written out."""
 
 
 def _stacked(parts: list[Tensor | None], block: Block, outputs: Tensor) -> Tensor:

@@ -191,10 +191,11 @@ def calibrated(
     means, covariances, targets = [], [], []
     count = 0
     for batch in batches(data if validation is None else validation, batch_size):
-        mean, covariance = output_moments(model, gaussian, batch.to(next(model.parameters()).device))
-        if mean.ndim != 2:
+        batch = batch.to(next(model.parameters()).device)
+        if not means and _have_positions(model, batch):
             log.info("outputs have positions: the predictive is not calibrated")
             return Calibration()
+        mean, covariance = output_moments(model, gaussian, batch)
         means.append(mean.double())
         covariances.append(covariance)
         targets.append(likelihood.check(mean, batch.targets.to(mean.device))[1])
@@ -211,6 +212,13 @@ def calibrated(
             log.info("predictions are the network's own: %s", error)
             return Calibration(0.0, 1.0)
     return calibrate(left_out, likelihood, answers, link)[0]
+
+
+@torch.no_grad()
+def _have_positions(model: nn.Module, batch: Batch) -> bool:
+    """Whether an example has more than one vector of outputs, such as one for each token."""
+    with evaluating(model):
+        return batch.outputs(model).ndim != 2
 
 
 def _left_out(seen: LeftOut, likelihood: Likelihood, targets: torch.Tensor) -> LeftOut:

@@ -1,0 +1,72 @@
+"""One weight in two roles: the embedding of words that is also the head that predicts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.blocks.base import Layer, Moment, batch_first, with_ones
+from posterity.blocks.embedding import EmbeddingLayer
+
+
+@dataclass(frozen=True)
+class TiedLayer(Layer):
+    """W = [weightᵀ; bias], the head's bias a last row: embedding dimension (+ 1) × vocabulary.
+
+    A call with indices is the embedding's and one with real numbers the head's. In the head inputs and gradients change
+    places, so no Kronecker pair describes both: every estimator keeps such a block diagonal (the dense oracle aside).
+    """
+
+    words: EmbeddingLayer
+
+    @classmethod
+    def of(cls, words: EmbeddingLayer, bias: bool) -> TiedLayer:
+        return cls(words.out + bias, words.inp, bias, words)
+
+    @property
+    def separable(self) -> bool:
+        return False
+
+    def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:
+        weight = parameters["weight"].mT
+        return torch.cat((weight, parameters["bias"][None])) if self.bias else weight
+
+    def write(self, matrix: Float[Tensor, "*batch out inp"]) -> dict[str, Tensor]:
+        if not self.bias:
+            return {"weight": matrix.mT}
+        return {"weight": matrix[..., :-1, :].mT, "bias": matrix[..., -1, :]}
+
+    def spread(self, a: Tensor, out: Tensor, examples: int) -> tuple[Tensor, Tensor]:
+        return (a, out) if a.is_floating_point() else self.words.spread(a, out, examples)
+
+    def by_example(self, x: Tensor, examples: int, name: str) -> Tensor:
+        return batch_first(x, examples, name) if x.is_floating_point() else self.words.by_example(x, examples, name)
+
+    def positions(self, a: Tensor, s: Tensor) -> int:
+        return s[0, ..., 0].numel()
+
+    def rows(self, a: Tensor, s: Tensor) -> tuple[Float[Tensor, "n t inp"], Float[Tensor, "n t out"]]:
+        if a.is_floating_point():
+            features, logits = a.reshape(len(a), -1, a.shape[-1]), s.reshape(len(s), -1, self.inp)
+            return logits, with_ones(features) if self.bias else features
+        one_hot, gradient = self.words.rows(a, s)
+        if not self.bias:
+            return one_hot, gradient
+        return one_hot, torch.cat((gradient, gradient.new_zeros(*gradient.shape[:-1], 1)), -1)
+
+    def input_moment(self, shape: torch.Size) -> Moment:
+        raise AssertionError("a tied embedding has no Kronecker factors")
+
+    def output_moment(self) -> Moment:
+        raise AssertionError("a tied embedding has no Kronecker factors")
+
+    def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
+        if a.is_floating_point():
+            inputs, gradient = self.rows(a, s)
+            return gradient.mT @ inputs
+        found = self.words.gradients(a, s)
+        return torch.cat((found, found.new_zeros(len(found), 1, self.inp)), 1) if self.bias else found

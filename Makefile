@@ -36,6 +36,11 @@ $(VENV)/.demo: $(VENV)/.ready
 	@$(PIP) --no-deps seglearn
 	@touch $@
 
+$(VENV)/.doors: $(VENV)/.bench
+	@echo "setting up the libraries that examples and their tests use (once)"
+	@$(PIP) --editable '.[dev,bench,examples]'
+	@touch $@
+
 demo: $(VENV)/.demo
 	$(BIN)/posterity demo
 
@@ -48,7 +53,7 @@ check: $(VENV)/.ready
 test: check $(VENV)/.demo
 	$(BIN)/pytest -m "not slow"
 
-test-all: check $(VENV)/.demo
+test-all: check $(VENV)/.demo $(VENV)/.doors
 	$(BIN)/pytest
 
 bench: $(VENV)/.bench

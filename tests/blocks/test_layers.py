@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from watching import CONVOLUTIONS, EVERY, EXAMPLES, SEPARABLE, build, check_gradients, close, filled, numbers, tokens, watch
+from watching import (
+    CONVOLUTIONS,
+    EVERY,
+    EXAMPLES,
+    SEPARABLE,
+    build,
+    check_gradients,
+    close,
+    filled,
+    numbers,
+    tokens,
+    watch,
+)
 
 from posterity.blocks import base, convolution, find_blocks, read_blocks
 from posterity.blocks.base import RowMoment, gram

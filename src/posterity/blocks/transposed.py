@@ -17,7 +17,7 @@ class TransposedLinearLayer(LinearLayer):
 
     @classmethod
     def of(cls, module: nn.Module, bias: bool) -> TransposedLinearLayer:
-        inp, out = module.weight.shape  # type: ignore[union-attr, misc]
+        inp, out = module.weight.shape  # type: ignore[misc]
         return cls(out, inp + bias, bias)
 
     def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:

@@ -188,7 +188,8 @@ def calibrated(
     batch_size: int,
 ) -> Calibration:
     """Width and softness of a structured predictive: by held-out examples, else by leave-one-out on some training examples."""
-    means, covariances, targets = [], [], []
+    means: list[torch.Tensor] = []
+    covariances, targets = [], []
     count = 0
     for batch in batches(data if validation is None else validation, batch_size):
         batch = batch.to(next(model.parameters()).device)

@@ -75,6 +75,10 @@ class BlockMismatch(PosterityError):
     """A matrix does not fit the block it is meant for."""
 
 
+class FrozenMismatch(PosterityError):
+    """What a network computes with beside its blocks is not what a Gaussian was made with."""
+
+
 class BatchLost(PosterityError):
     """A layer's input no longer shows which example is which."""
 

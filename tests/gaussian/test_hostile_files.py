@@ -254,7 +254,7 @@ def test_declared_offsets_are_not_believed(data, refused, offsets):
 
 
 def test_a_later_format_is_told_so(data, refused):
-    refused(with_header(data, lambda h: h.update(format=4)), FutureVersion, "format 4", "upgrade")
+    refused(with_header(data, lambda h: h.update(format=5)), FutureVersion, "format 5", "upgrade")
     refused(with_header(data, lambda h: (h.update(format=99), h.pop("blocks"))), FutureVersion, "format 99")
 
 
@@ -266,6 +266,7 @@ def older(prior, path, version: int, hashes: list[int], chosen: str = "") -> byt
     def change(header):
         header.update(format=version, hashes=len(hashes) or None)
         header.pop("provenance")
+        header.pop("frozen")
         header["card"].update(source="beef", chosen=chosen)
         for name in ("classes", "chosen", "frozen") if version == 1 else ("classes",):
             header["card"].pop(name)
@@ -305,19 +306,19 @@ def test_a_format_that_is_no_number_is_damage(data, refused, version):
 @pytest.mark.parametrize("depth", [200, 100_000])
 def test_deep_nesting_is_refused(data, refused, depth):
     deep = "[" * depth + "]" * depth
-    refused(with_text(data, '"format":3', f'"format":{deep}'), DamagedFile)
+    refused(with_text(data, '"format":4', f'"format":{deep}'), DamagedFile)
     outer, inner, body = split(data)
     header = joined(outer, inner, b"")[8:]
     refused(sealed(header[:-1] + b',"deep":' + deep.encode() + b"}", body), DamagedFile)
 
 
 def test_a_header_full_of_numbers_is_refused(data, refused):
-    refused(with_text(data, '"format":3', '"format":3,"more":[' + "0," * 10**6 + "0]"), DamagedFile)
-    refused(with_text(data, '"format":3', '"format":' + "9" * 10_000), DamagedFile)
+    refused(with_text(data, '"format":4', '"format":4,"more":[' + "0," * 10**6 + "0]"), DamagedFile)
+    refused(with_text(data, '"format":4', '"format":' + "9" * 10_000), DamagedFile)
 
 
 def test_names_that_appear_twice_are_refused(data, refused):
-    refused(with_text(data, '"format":3', '"format":3,"format":3'), DamagedFile, "twice")
+    refused(with_text(data, '"format":4', '"format":4,"format":4'), DamagedFile, "twice")
     refused(with_header(data, lambda h: h["blocks"][0].update(name=h["blocks"][1]["name"])), DamagedFile, "2 blocks")
     outer, inner, body = split(data)
     header = joined(outer, inner, b"")[8:]
@@ -451,3 +452,21 @@ def test_a_tensor_too_many_or_too_few_is_refused(data, refused):
     refused(joined(extra, inner, body + b"\0" * 8), DamagedFile, "extra")
     renamed = {("0.other" if name == "0.mean" else name): spec for name, spec in outer.items()}
     refused(joined(renamed, inner, body), DamagedFile, '"0.mean" is missing')
+
+
+@pytest.mark.parametrize(
+    "entry", [["x", "float32", [2], None], ["x", "complex64", [1], "00"], ["x", "float32", [-1], "00"], ["x"], 3]
+)
+def test_what_a_header_says_of_tensors_beside_the_blocks_is_checked(data, refused, entry):
+    refused(with_header(data, lambda h: h.update(frozen=[entry])), DamagedFile)
+
+
+def test_two_tensors_beside_the_blocks_have_two_names(data, refused):
+    entry = ["x", "float32", [], "00"]
+    refused(with_header(data, lambda h: h.update(frozen=[entry, entry])), DamagedFile, "one name")
+
+
+def test_a_file_of_format_3_has_no_tensors_beside_the_blocks(data, tmp_path):
+    path = tmp_path / "older.safetensors"
+    path.write_bytes(with_header(data, lambda h: (h.update(format=3), h.pop("frozen"))))
+    assert not pt.load(path).frozen.tensors

@@ -17,6 +17,7 @@ from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch
 from posterity.fingerprint import fingerprint
 from posterity.gaussian.card import Card
+from posterity.gaussian.frozen import FrozenState
 from posterity.gaussian.parts import take_apart
 from posterity.gaussian.spread import Spread
 
@@ -32,6 +33,8 @@ class Gaussian:
     mean: Mapping[str, Tensor]
     precision: Mapping[str, Matrix]
     card: Card = field(default_factory=Card)
+    frozen: FrozenState = field(default_factory=FrozenState)
+    """What the network computes with beside the blocks (norm statistics, frozen weights), up to 64 MiB; empty if unknown."""
 
     def __post_init__(self) -> None:
         if self.mean.keys() != self.precision.keys():
@@ -173,10 +176,27 @@ class Gaussian:
         return fingerprint(parts)
 
     @torch.no_grad()
-    def write_to(self, model: nn.Module) -> None:
-        """Set a network's weights to this mean, in place. Blocks of the network that this does not speak of stay as they are."""
+    def write_to(self, model: nn.Module, *, frozen: bool = True) -> None:
+        """Set a network's weights to this mean, and restore its norm statistics and frozen weights, in place.
+
+        Blocks of the network that this does not speak of stay as they are, and so do frozen weights that were too large to carry.
+
+        Args:
+            model: the network that this was made with, or another of the same architecture.
+            frozen: False sets the weights alone.
+
+        Raises:
+            FrozenMismatch: if the network has no place for what is carried; then nothing is changed.
+
+        Example:
+            >>> pt.load("watch.safetensors").write_to(model)
+        """
         parameters = dict(model.named_parameters(remove_duplicate=False))
-        for name, value in write_blocks(find_blocks(model, named(self.mean)), self.mean).items():
+        blocks = find_blocks(model, named(self.mean))
+        weights = write_blocks(blocks, self.mean)
+        if frozen:
+            self.frozen.write_to(model, blocks)
+        for name, value in weights.items():
             parameters[name].copy_(value.to(parameters[name]))
 
     def without(self, *blocks: str) -> Gaussian:

@@ -14,7 +14,7 @@ from posterity.gaussian.card import Card
 from posterity.gaussian.parts import KINDS
 from posterity.gaussian.stored_provenance import ChoiceSpec, ProvenanceSpec
 
-FORMAT = 3
+FORMAT = 4
 """A field more, or another meaning of one, raises it. Older formats stay readable."""
 
 ONLY_BEFORE_3 = ("source", "chosen")
@@ -24,6 +24,8 @@ SINCE_3 = ("classes",)
 """Fields of the card that format 1 has not."""
 
 DTYPES = ("bfloat16", "float16", "float32", "float64")
+BESIDE = (*DTYPES, "bool", "uint8", "int8", "int16", "int32", "int64")
+"""Of tensors beside the blocks: masks and indices too."""
 ORDERS = ("rows", "columns")
 LARGEST = 2**63 - 1
 T = TypeVar("T")
@@ -50,6 +52,16 @@ class BlockSpec:
 
 
 @dataclass(frozen=True)
+class FrozenSpec:
+    """A tensor beside the blocks: carried, or too large and told by its digest alone."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    digest: str | None
+
+
+@dataclass(frozen=True)
 class OlderProvenance:
     """What formats 1 and 2 say of the data: how many hashes there are, and a fingerprint of data that chose the strength."""
 
@@ -64,6 +76,8 @@ class Header:
     """Without the provenance."""
     provenance: ProvenanceSpec | OlderProvenance
     written_by: Mapping[str, str]
+    frozen: tuple[FrozenSpec, ...] = ()
+    """Formats before 4 have none."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,6 +94,7 @@ class Header:
                 }
                 for block in self.blocks
             ],
+            "frozen": [[spec.name, spec.dtype, list(spec.shape), spec.digest] for spec in self.frozen],
             "card": _card_to_json(self.card),
         }
 
@@ -93,7 +108,8 @@ class Header:
                 "`pip install --upgrade posterity`, or ask for the file in the older format."
             )
         told = "hashes" if version < 3 else "provenance"
-        fields = top.fields("sha256", "format", "written_by", told, "blocks", "card")
+        since_4 = ("frozen",) if version > 3 else ()
+        fields = top.fields("sha256", "format", "written_by", told, "blocks", "card", *since_4)
         blocks = tuple(_block(block) for block in fields["blocks"].items())
         for name, times in Counter(block.name for block in blocks).most_common(1):
             if times > 1:
@@ -104,7 +120,10 @@ class Header:
             provenance = OlderProvenance(fields[told].optional(lambda place: place.integer(0)), chosen)
         else:
             provenance = _provenance(fields[told])
-        return cls(blocks, card, provenance, fields["written_by"].table(_Place.text))
+        frozen = tuple(_frozen(place) for place in fields["frozen"].items()) if since_4 else ()
+        if len({spec.name for spec in frozen}) < len(frozen):
+            raise DamagedFile("two tensors beside the blocks have one name.")
+        return cls(blocks, card, provenance, fields["written_by"].table(_Place.text), frozen)
 
 
 def parse(text: str) -> Any:
@@ -201,6 +220,12 @@ def _block(place: _Place) -> BlockSpec:
 def _tensor(place: _Place) -> TensorSpec:
     dtype, order = place.items(2)
     return TensorSpec(dtype.one_of(DTYPES), order.one_of(ORDERS))
+
+
+def _frozen(place: _Place) -> FrozenSpec:
+    name, dtype, shape, digest = place.items(4)
+    sides = tuple(side.integer(0) for side in shape.items())
+    return FrozenSpec(name.text(), dtype.one_of(BESIDE), sides, digest.optional(_Place.text))
 
 
 def _card_to_json(card: Card) -> dict[str, Any]:

@@ -35,8 +35,9 @@ from posterity.errors import (
     UnreadableFile,
 )
 from posterity.files import replacing
+from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
-from posterity.gaussian.header import BlockSpec, Header, TensorSpec, parse
+from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec, parse
 from posterity.gaussian.parts import put_together, shapes, take_apart
 from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, from_older, tensors_of
 from posterity.version import __version__
@@ -129,7 +130,9 @@ def _disassemble(gaussian: Gaussian) -> tuple[Header, dict[str, Tensor]]:
         terms = len(parts) // 2 if kind == "kronecker sum" else 1
         blocks.append(BlockSpec(name, kind, matrix.shape, terms, specs))
     tensors |= tensors_of(gaussian.provenance)
-    header = Header(tuple(blocks), gaussian.card, ProvenanceSpec.of(gaussian.provenance), _versions())
+    beside = _specs(gaussian.frozen)
+    tensors |= {f"frozen.{k}": x for k, x in enumerate(gaussian.frozen.tensors.values())}
+    header = Header(tuple(blocks), gaussian.card, ProvenanceSpec.of(gaussian.provenance), _versions(), beside)
     try:
         # Reading it back, here in memory, settles that what is saved can be loaded.
         text = json.dumps({"sha256": _ZEROS, **header.to_json()}, allow_nan=False)
@@ -148,6 +151,30 @@ def _stored(tensor: Tensor) -> tuple[Tensor, TensorSpec]:
     # A copy each: safetensors refuses tensors that share memory, as blocks of one initial mean do.
     bare = (tensor.mT if columns else tensor).clone(memory_format=torch.contiguous_format)
     return bare, TensorSpec(dtype, "columns" if columns else "rows")
+
+
+def _specs(frozen: FrozenState) -> tuple[FrozenSpec, ...]:
+    """Carried tensors first, in the order of their numbers."""
+    for name, x in frozen.tensors.items():
+        if dtype_name(x) not in BESIDE:
+            raise NotStorable(f'"{name}" beside the blocks is {x.dtype}: files hold {", ".join(BESIDE)}.')
+    carried = [FrozenSpec(name, dtype_name(x), tuple(x.shape), None) for name, x in frozen.tensors.items()]
+    return (*carried, *(FrozenSpec(name, dtype, (), digest) for name, (dtype, digest) in frozen.digests.items()))
+
+
+def _beside(specs: tuple[FrozenSpec, ...], tensors: dict[str, Tensor]) -> FrozenState:
+    """The frozen state that the header speaks of. Takes its tensors out of the dictionary."""
+    carried: dict[str, Tensor] = {}
+    digests: dict[str, tuple[str, str]] = {}
+    for spec in specs:
+        if spec.digest is not None:
+            digests[spec.name] = (spec.dtype, spec.digest)
+            continue
+        found = tensors.pop(f"frozen.{len(carried)}", None)
+        if found is None or found.dtype != getattr(torch, spec.dtype) or found.shape != spec.shape:
+            raise DamagedFile(f"{spec.name!r}, beside the blocks, is missing or is not {spec.dtype} {spec.shape[:9]}.")
+        carried[spec.name] = found.clone()
+    return FrozenState(carried, digests)
 
 
 def _versions() -> dict[str, str]:
@@ -253,9 +280,10 @@ def _assemble(header: Header, tensors: dict[str, Tensor]) -> Gaussian:
         provenance = assembled(told, tensors)
     else:
         provenance = from_older(told.hashes, header.card.count, told.chosen, mean, tensors)
+    frozen = _beside(header.frozen, tensors)
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")
-    return Gaussian(mean, precision, replace(header.card, provenance=provenance))
+    return Gaussian(mean, precision, replace(header.card, provenance=provenance), frozen)
 
 
 def _tensor(tensors: dict[str, Tensor], name: str, spec: TensorSpec, shape: tuple[int, ...]) -> Tensor:

@@ -37,7 +37,7 @@ def move_to_prior(model: nn.Module, prior: Gaussian) -> bool:
     """Write a learned prior's mean into the network. A prior around zero says nothing of where to start."""
     if not any(bool(mean.any()) for mean in prior.mean.values()):
         return False
-    prior.write_to(model)
+    prior.write_to(model, frozen=False)
     log.info("training starts at the prior's mean")
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -16,7 +17,7 @@ from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.fingerprint import fingerprint
 from posterity.gaussian import Card, Gaussian
-from posterity.laplace.frozen import frozen_fingerprint
+from posterity.laplace.frozen import with_frozen
 
 log = logging.getLogger("posterity")
 
@@ -74,10 +75,9 @@ def isotropic(
     card = Card(
         precision=precision,
         architecture=architecture(found),
-        frozen=frozen_fingerprint(model, found),
         provenance=provenance if vouched is None else provenance.vouched(vouched),
     )
-    return Gaussian(centre, identities, card)
+    return with_frozen(Gaussian(centre, identities, card), model)
 
 
 def _of_matrices(mean: Mapping[str, Tensor]) -> Provenance:
@@ -117,7 +117,7 @@ def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0, *, ne
             f"the prior has blocks {extra} that the model has not (its blocks are {list(found)}): "
             f"drop them with prior.without({', '.join(map(repr, extra))})."
         )
-    return Gaussian(mean, precision, prior.card)
+    return replace(prior, mean=mean, precision=precision)
 
 
 def head_name(model: nn.Module) -> str | None:

@@ -28,6 +28,7 @@ from posterity.curvature.past import matrices_digest, past_of
 from posterity.curvature.provenance import Provenance, together
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Gaussian
+from posterity.laplace.frozen import with_frozen
 from posterity.laplace.scales import Scales
 from posterity.version import __version__
 
@@ -90,7 +91,10 @@ def update(
         versions={"posterity": __version__, "torch": str(torch.__version__)},
         provenance=depends_on(prior, model, curvature).joined(scales.provenance),
     )
-    return Gaussian(mean, precision, card)
+    found = replace(prior, mean=mean, precision=precision, card=card)
+    # The posterior speaks of the network as it is now. Its card still has the prior's fingerprint: what training did to norm
+    # statistics since is nothing that a certificate could rely on.
+    return with_frozen(found, model, signed=False) if isinstance(model, nn.Module) else found
 
 
 def depends_on(

@@ -12,6 +12,7 @@ from posterity.curvature import Categorical, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Link
 from posterity.kernel.links import LINKS
+from posterity.laplace.frozen import check_frozen
 from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.linearised import linearised
 from posterity.predictive.prediction import Prediction
@@ -58,6 +59,7 @@ def predict(
 
     Raises:
         BadData: if there is nothing to predict for, or inputs do not pair up.
+        FrozenMismatch: if the network has other norm statistics or frozen weights than the Gaussian was made with.
 
     Example:
         >>> pt.predict(model, posterior, x).probs
@@ -66,6 +68,7 @@ def predict(
         raise ValueError(f"samples is at least 1, not {samples}")
     if link not in LINKS:
         raise ValueError(f'link is one of {", ".join(LINKS)}, not "{link}"')
+    check_frozen(gaussian, model)
     inputs = input_batches(x, batch_size, next(model.parameters()).device)
     likelihood = likelihood or Categorical()
     with evaluating(model):

@@ -13,6 +13,7 @@ from posterity.curvature import Curvature, Data, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Choice, FunctionSpace
 from posterity.laplace import History, Scales
+from posterity.laplace.frozen import check_frozen
 from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
 from posterity.predictive.function import in_function_space
@@ -70,6 +71,7 @@ class Fit:
             >>> fit.predict(x).probs
         """
         if self.function is not None and method is None and not options:
+            check_frozen(self.posterior, self.model)
             inputs = input_batches(x, batch_size, next(self.model.parameters()).device)
             with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
                 return in_function_space(self.model, self.function, inputs, generator=generator)

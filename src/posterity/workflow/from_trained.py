@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import nn
 
-from posterity.blocks import Selection, find_blocks
+from posterity.blocks import Selection
 from posterity.blocks.modes import evaluating
 from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Batch, batches
@@ -16,10 +17,11 @@ from posterity.errors import BadData, Inconsistent
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, LeftOut, Link, calibrate, downdate, residual_noise
 from posterity.laplace import Scales, isotropic, tune_strength, update
-from posterity.laplace.frozen import frozen_fingerprint
+from posterity.laplace.frozen import with_frozen
 from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.linearised import output_moments
 from posterity.workflow.fit import Fit
+from posterity.workflow.last_layer import last_layer
 
 log = logging.getLogger("posterity")
 
@@ -36,12 +38,19 @@ def posterior(
     precision: float | None = None,
     estimator: Estimator | None = None,
     blocks: Selection = None,
+    groups: torch.Tensor | None = None,
+    classes: Sequence[str] | None = None,
     link: Link = "probit",
     batch_size: int = 256,
     generator: torch.Generator | None = None,
     progress: bool = True,
 ) -> Fit:
     """A trained network becomes a posterior: the network as it is, with curvature at its training data around it.
+
+    With `blocks=["fc"]`, the network's last layer alone, the posterior is exact: everything else stays as it is, the layer is
+    fitted anew (Newton's method on its features, one forward pass), and the precision of its prior, the width and the softness
+    of the predictive are chosen by leave-one-out. That is honest where the layers below were trained on other data; where they
+    were trained on this data, give `validation`. Beyond 1,500 examples *and* 3,000 weights it is structured as all else.
 
     The prior is isotropic around zero; its precision is the one of greatest evidence unless it is given. The width and softness
     of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; where the
@@ -56,6 +65,8 @@ def posterior(
         precision: of the prior; by the evidence if None.
         estimator: of curvature; `EKFAC()` by default.
         blocks: which layers are uncertain, by name, type or predicate; all by default, `blocks=["fc"]` for a last layer.
+        groups: which examples belong together (windows of one recording): left out together, for a last layer.
+        classes: the names of the classes, for the posterior's card.
         link: how normal outputs become probabilities.
         batch_size: examples at a time.
         generator: the source of randomness.
@@ -72,6 +83,21 @@ def posterior(
         >>> fit.predict(x).probs
     """
     likelihood = likelihood or Categorical()
+    if blocks is not None and estimator is None:
+        exact = last_layer(
+            model,
+            data,
+            likelihood,
+            blocks,
+            precision=precision,
+            validation=validation,
+            groups=groups,
+            link=link,
+            classes=classes,
+            batch_size=batch_size,
+        )
+        if exact is not None:
+            return exact
     if isinstance(likelihood, GaussianNoise) and likelihood.precision is None:
         likelihood = _noise(model, data, batch_size)
     curvature = estimate(
@@ -92,6 +118,7 @@ def posterior(
         # A precision from a continuum: the prior has seen the data that chose it, and cannot be certified on it.
         prior = prior.with_provenance(prior.provenance.joined(tuned.provenance))
     found = update(prior, model, curvature)
+    found = replace(found, card=replace(found.card, classes=tuple(classes or ())))
     calibration = calibrated(model, found, likelihood, data, validation, link, batch_size)
     return Fit(model, prior, found, curvature, Scales(), None, likelihood, None, calibration)
 
@@ -152,8 +179,7 @@ def prior(
     scale = 1.0 if population is None else population / curvature.count
     start = isotropic(model, floor, mean="model", blocks=blocks)
     found = update(start, model, curvature, Scales(beta=scale))
-    frozen = frozen_fingerprint(model, find_blocks(model, blocks))
-    return replace(found, card=replace(found.card, text=text, frozen=frozen))
+    return with_frozen(replace(found, card=replace(found.card, text=text)), model)
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, named
+from posterity.blocks import named
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.past import sign
 from posterity.curvature.provenance import Provenance
@@ -21,7 +21,7 @@ from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, FunctionSpace, Link, Strength
 from posterity.kernel.jacobian import Rows
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
-from posterity.laplace.frozen import frozen_fingerprint
+from posterity.laplace.frozen import check_frozen, with_frozen
 from posterity.laplace.isotropic import head_name
 from posterity.laplace.source import split
 from posterity.workflow.few import (
@@ -101,6 +101,7 @@ def learn(
 
     Raises:
         BlockMismatch: if the prior's layers are not the model's.
+        FrozenMismatch: if norm statistics or frozen weights are not those of the prior: `prior.write_to(model)` restores them.
 
     Example:
         >>> fit = pt.learn(model, (x, y), prior=pt.load("watch.safetensors"), classes=names)
@@ -265,6 +266,8 @@ class _Task:
         self.learned = prior is not None and any(bool(mean.any()) for mean in prior.mean.values())
         new = self._is_new(prior, classes, head)
         self.prior = self.handed_down if prior is None else fitted(prior, model, head_precision, new_head=new)
+        if self.learned:
+            check_frozen(self.prior, model)
         name = head_name(model)
         kept = name is not None and self.prior.mean.get(name) is self.handed_down.mean.get(name)
         self.new_head = name if self.learned and name in self.prior.mean and not kept else None
@@ -350,12 +353,12 @@ def _from_there(likelihood: Likelihood) -> dict[str, Any]:
 
 def _signed(posterior: Gaussian, model: nn.Module, history: History | None, classes: Sequence[str] | None) -> Gaussian:
     """The posterior with the names of its classes, what its network computes with beside the blocks, and all it has seen."""
-    frozen = frozen_fingerprint(model, find_blocks(model, named(posterior.mean)))
     # What was held out decided when to stop: it has been seen too, and training tells so.
     seen = posterior.provenance if history is None else posterior.provenance.joined(history.provenance)
     seed = None if history is None else history.seed
     names = () if classes is None else tuple(classes)
-    return replace(posterior, card=replace(posterior.card, frozen=frozen, seed=seed, classes=names, provenance=seen))
+    card = replace(posterior.card, seed=seed, classes=names, provenance=seen)
+    return with_frozen(replace(posterior, card=card), model)
 
 
 def _shared(generator: torch.Generator | None) -> torch.Generator:

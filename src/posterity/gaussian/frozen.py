@@ -1,0 +1,133 @@
+"""What a network computes with beside its blocks: norm statistics, frozen weights, other tensors.
+
+A Gaussian speaks of its blocks alone, and the same blocks in a network with other norm statistics are another function. So it
+carries the rest as well: as tensors while they are small, else as digests, which can be compared and not restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks import Block
+from posterity.curvature.past import attributes
+from posterity.errors import FrozenMismatch
+from posterity.fingerprint import fingerprint
+
+CARRIED = 64 * 2**20
+"""Bytes of frozen tensors that a Gaussian, and its file, carries. Buffers (norm statistics) come first: frozen weights are
+carried only if all of them fit beside the buffers."""
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenState:
+    """The tensors of a network outside its blocks, as they were when a Gaussian was made. Empty where that is not known."""
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    """On the CPU, by name."""
+    digests: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """(dtype, digest) of those that were too large to carry."""
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, model: nn.Module, blocks: Mapping[str, Block]) -> FrozenState:
+        """The present state of a network."""
+        weights = {id(p) for p in model.parameters()}
+        found = list(beside(model, blocks))
+        groups = (
+            [(name, x) for name, x in found if id(x) not in weights],
+            [(name, x) for name, x in found if id(x) in weights],
+        )
+        tensors: dict[str, Tensor] = {}
+        digests: dict[str, tuple[str, str]] = {}
+        left = CARRIED
+        for group in groups:
+            size = sum(x.nbytes for _, x in group)
+            if size <= left:
+                left -= size
+                tensors |= {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in group}
+            else:
+                digests |= {name: (dtype_name(x), digest_of(x)) for name, x in group}
+        return cls(tensors, digests)
+
+    @torch.no_grad()
+    def differing(self, model: nn.Module, blocks: Mapping[str, Block]) -> list[str]:
+        """The names of what is not in the network as it was, blocks apart. Precision counts no further than what was kept."""
+        present = dict(beside(model, blocks))
+        inside = _inside(model, blocks)
+        odd = []
+        for name, kept in self.tensors.items():
+            now = present.get(name)
+            if name not in inside and (now is None or now.shape != kept.shape or not _equal(now, kept)):
+                odd.append(name)
+        for name, (dtype, digest) in self.digests.items():
+            now = present.get(name)
+            if name not in inside and (now is None or digest_of(now.to(getattr(torch, dtype))) != digest):
+                odd.append(name)
+        return odd
+
+    def check(self, model: nn.Module, blocks: Mapping[str, Block]) -> None:
+        """`FrozenMismatch` if the network computes with anything else than this Gaussian was made with."""
+        odd = self.differing(model, blocks)
+        if not odd:
+            return
+        what = f'"{odd[0]}"' + (f" and {len(odd) - 1} others" if len(odd) > 1 else "")
+        if all(name in self.tensors for name in odd):
+            remedy = "Restore it with gaussian.write_to(model), which sets the weights to the mean as well."
+        else:
+            limit = f"{CARRIED // 2**20} MiB"
+            remedy = f"It was too large to carry (limit {limit}): load the network's own weights from where they came."
+        raise FrozenMismatch(
+            f"{what} of the network (norm statistics, frozen weights or other tensors beside the blocks) is not what the "
+            f"Gaussian was made with: the same blocks would compute something else. {remedy}"
+        )
+
+    @torch.no_grad()
+    def write_to(self, model: nn.Module, blocks: Mapping[str, Block]) -> None:
+        """Set what is carried, in place. What belongs to a block of the network stays."""
+        present, inside = dict(beside(model, blocks)), _inside(model, blocks)
+        wanted = {name: value for name, value in self.tensors.items() if name not in inside}
+        for name, value in wanted.items():
+            if name not in present or present[name].shape != value.shape:
+                raise FrozenMismatch(
+                    f'the Gaussian carries "{name}" of shape {tuple(value.shape)}, and the network has nothing of that name and '
+                    "shape: build the network that it was made with."
+                )
+        for name, value in wanted.items():
+            present[name].copy_(value)
+
+
+def beside(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[tuple[str, Tensor]]:
+    """All tensors outside the blocks, plain attributes of modules included.
+
+    Counters of batches are left out: no output depends on them in evaluation mode.
+    """
+    inside = _inside(model, blocks)
+    shared = {id(p) for name, p in model.named_parameters(remove_duplicate=False) if name in inside}
+    for name, tensor in (*model.named_parameters(), *model.named_buffers(), *attributes(model)):
+        if id(tensor) not in shared and not name.endswith("num_batches_tracked"):
+            yield name, tensor
+
+
+def dtype_name(x: Tensor) -> str:
+    """float32 for torch.float32."""
+    return str(x.dtype).removeprefix("torch.")
+
+
+def digest_of(x: Tensor) -> str:
+    """A tensor's shape and numbers as 32 digits."""
+    return fingerprint([str(tuple(x.shape)), x])
+
+
+def _inside(model: nn.Module, blocks: Mapping[str, Block]) -> set[str]:
+    return {full for block in blocks.values() for full in block.parameters.values()}
+
+
+def _equal(now: Tensor, kept: Tensor) -> bool:
+    """Whether both are the same, in the coarser of their two precisions; NaN is as good as itself."""
+    coarse = min((now.dtype, kept.dtype), key=lambda dtype: dtype.itemsize)
+    a, b = (x.detach().cpu().to(coarse) for x in (now, kept))
+    return bool(torch.equal(a, b) or ((a == b) | ((a != a) & (b != b))).all())

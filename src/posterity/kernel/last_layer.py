@@ -1,0 +1,197 @@
+"""A last layer on features that stay as they are: its exact posterior, by one forward pass and no backward pass.
+
+Outputs are linear in the layer's weights, so nothing is approximated but the shape of the likelihood (Laplace). Few examples are
+dealt with in function space (`Shared`, a kernel of features); many, on few features, in weight space (`InWeights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posterity.blocks.modes import evaluating
+from posterity.curvature import Likelihood
+from posterity.curvature.batches import Batch
+from posterity.errors import DidNotConverge, UnsupportedLayer
+from posterity.kernel.function_space import FunctionSpace
+from posterity.kernel.jacobian import Jacobian, Rows
+from posterity.kernel.kernels import Kernel
+from posterity.kernel.latent import DECREASE, STEPS, Latent, symmetric
+from posterity.kernel.leave_one_out import LeftOut, downdate
+from posterity.kernel.strength import Strength
+
+
+@dataclass(frozen=True, eq=False)
+class HeadSpace(FunctionSpace):
+    """The exact posterior of a last layer. Predictions take one forward pass."""
+
+    head: str = field(default="", kw_only=True)
+
+    def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
+        """The features of new inputs: all that outputs depend on."""
+        parts = [features_of(model, self.head, batch) for batch in inputs]
+        return as_jacobian(self.head, torch.cat([f for f, _ in parts]), torch.cat([o for _, o in parts]))
+
+
+@torch.no_grad()
+def features_of(model: nn.Module, head: str, batch: Batch) -> tuple[Float[Tensor, "n inp"], Float[Tensor, "n outputs"]]:
+    """What a last layer reads (with a one for its bias, in float64), and the network's outputs.
+
+    Raises:
+        UnsupportedLayer: if the network's outputs are not those of this layer, called once on a vector an example.
+    """
+    layer = model.get_submodule(head)
+    seen: list[tuple[Tensor, Tensor]] = []
+    handle = layer.register_forward_hook(lambda _module, given, out: seen.append((given[0], out)))
+    try:
+        with evaluating(model):
+            outputs = batch.to(next(model.parameters()).device).outputs(model)
+    finally:
+        handle.remove()
+    if len(seen) != 1 or seen[0][0].ndim != 2 or not torch.equal(seen[0][1], outputs):
+        raise UnsupportedLayer(
+            f'the network\'s outputs are not those of "{head}", called once on one vector of features an example: only such a '
+            "last layer has an exact posterior of its own. Leave out blocks=..., or give an estimator."
+        )
+    features = seen[0][0].double()
+    if isinstance(layer, nn.Linear) and layer.bias is not None:
+        features = torch.cat([features, features.new_ones(len(features), 1)], 1)
+    return features, outputs.double()
+
+
+def as_jacobian(head: str, features: Float[Tensor, "n inp"], outputs: Float[Tensor, "n outputs"]) -> Jacobian:
+    """Features in the form that kernels take; the gradients of outputs by the layer's outputs are the identity, written once."""
+    n, c = outputs.shape
+    eye = torch.eye(c, dtype=features.dtype, device=features.device)
+    return Jacobian(outputs, {head: Rows(features, eye.expand(n, c, c))})
+
+
+@dataclass(frozen=True, eq=False)
+class InWeights(Kernel):
+    """The same posterior in weight space: where a kernel matrix would stand there are features, scaled by the prior."""
+
+    head: str
+
+    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n inp"]:
+        return self._scaled(of, strength)
+
+    def between(self, first: Jacobian, second: Jacobian, strength: Strength | None) -> Float[Tensor, "m inp"]:
+        return self._scaled(second, strength)
+
+    def within(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, " m"]:
+        return self._scaled(of, strength).square().sum(-1)
+
+    def mode(
+        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
+    ) -> Latent:
+        return weights_mode(gram, start, likelihood, targets, guess)
+
+    def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return gram[columns]
+
+    def diagonal(self, gram: Tensor, of: Tensor) -> Tensor:
+        return gram[of].square().sum(-1)
+
+    def _scaled(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n inp"]:
+        features = of.blocks[self.head]
+        assert isinstance(features, Rows)
+        return features.a / (self.frames[self.head].floor if strength is None else strength.head) ** 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class WeightsLatent(Latent):
+    """A Laplace approximation over the weights of a last layer, in units of the prior: I + Σ H ⊗ φφᵀ = LLᵀ."""
+
+    lower: Float[Tensor, "side side"]
+    theta: Float[Tensor, "outputs inp"]
+    """The layer's weights, times the root of the prior's precision."""
+
+    def mean(self, cross: Float[Tensor, "m inp"]) -> Float[Tensor, "m outputs"]:
+        return cross @ self.theta.mT
+
+    def covariance(
+        self, cross: Float[Tensor, "m inp"], prior: Float[Tensor, " m"]
+    ) -> Float[Tensor, "m outputs outputs"]:
+        c = self.outputs.shape[1]
+        eye = torch.eye(c, dtype=cross.dtype, device=cross.device)
+        columns = torch.einsum("cd,mi->cimd", eye, cross).reshape(len(self.lower), -1)
+        reduced = torch.linalg.solve_triangular(self.lower, columns, upper=False).view(-1, len(cross), c)
+        return symmetric(torch.einsum("kmc,kmd->mcd", reduced, reduced))
+
+    def blocks(self, groups: Int[Tensor, "groups size"]) -> Float[Tensor, "groups side side"]:
+        count, size = groups.shape
+        c = self.outputs.shape[1]
+        eye = torch.eye(c, dtype=self.gram.dtype, device=self.gram.device)
+        columns = torch.einsum("cd,gsi->cigsd", eye, self.gram[groups]).reshape(len(self.lower), -1)
+        reduced = torch.linalg.solve_triangular(self.lower, columns, upper=False).view(-1, count, size * c)
+        return symmetric(torch.einsum("kgc,kgd->gcd", reduced, reduced))
+
+
+def weights_mode(
+    features: Float[Tensor, "n inp"],
+    start: Float[Tensor, "n outputs"],
+    likelihood: Likelihood,
+    targets: Tensor,
+    guess: Float[Tensor, "n outputs"] | None = None,
+) -> WeightsLatent:
+    """Minimise NLL(start + Φθᵀ) + ½‖θ‖² by Newton's method: a Cholesky factor of side inp · outputs a step."""
+    c = start.shape[1]
+    theta = start.new_zeros(c, features.shape[1]) if guess is None else guess.mT @ features
+
+    def objective(theta: Tensor) -> tuple[float, Tensor]:
+        f = start + features @ theta.mT
+        return float(likelihood.nll(f, targets)) + 0.5 * float(theta.square().sum()), f
+
+    value, f = objective(theta)
+    arrived = False
+    for _ in range(STEPS):
+        residual = likelihood.residual(f, targets)
+        curvature = gauss_newton(features, likelihood.fisher_root(f))
+        curvature.diagonal().add_(1)
+        lower = torch.linalg.cholesky(curvature)
+        if arrived:
+            log_det = 2 * float(lower.diagonal().log().sum())
+            return WeightsLatent(
+                features, start, -residual, f, float(likelihood.nll(f, targets)), log_det, lower, theta
+            )
+        slope = residual.mT @ features + theta
+        step = -torch.cholesky_solve(slope.reshape(-1, 1), lower).view_as(theta)
+        if -float((slope * step).sum()) <= DECREASE * (1 + abs(value)):
+            # Newton's steps square their error: one more leaves nothing but rounding.
+            arrived, theta = True, theta + step
+            f = objective(theta)[1]
+            continue
+        size = 1.0
+        while (tried := objective(theta + size * step))[0] > value and size > 1e-6:
+            size /= 2
+        theta, (value, f) = theta + size * step, tried
+    raise DidNotConverge(
+        f"Newton's method in weight space has not arrived after {STEPS} steps: choose a stronger prior (a larger precision)."
+    )
+
+
+def gauss_newton(
+    features: Float[Tensor, "n inp"], root: Float[Tensor, "n outputs outputs"]
+) -> Float[Tensor, "side side"]:
+    """Σ H ⊗ φφᵀ over all examples, row-major over (outputs, inp). O(n · inp² · outputs²), two outputs at a time."""
+    inp = features.shape[1]
+    c = root.shape[1]
+    total = features.new_empty(c, inp, c, inp)
+    for i in range(c):
+        for j in range(i + 1):
+            weight = (root[:, i] * root[:, j]).sum(-1)
+            block = (features * weight[:, None]).mT @ features
+            total[i, :, j], total[j, :, i] = block, block.mT
+    return total.view(c * inp, c * inp)
+
+
+def left_out_some(latent: Latent, likelihood: Likelihood, targets: Tensor, some: Int[Tensor, " m"]) -> LeftOut:
+    """Leave-one-out for some of the training examples alone: each costs as much as a prediction."""
+    outputs = latent.outputs[some]
+    covariance = downdate(latent.blocks(some[:, None]), likelihood.fisher_root(outputs))
+    gradient = likelihood.residual(outputs, targets[some])
+    return LeftOut(outputs + (covariance @ gradient[..., None]).squeeze(-1), covariance)

@@ -1,0 +1,335 @@
+"""The exact posterior of a last layer, everything else at the mode: cheap for large networks, and for large data."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posterity.algebra import Basis, DenseMatrix, JointEigen, Matrix
+from posterity.blocks import Block, Selection, find_blocks
+from posterity.curvature import EKFAC, Curvature, Data, Dense, Exact, GaussianNoise, Likelihood
+from posterity.curvature.batches import batches
+from posterity.curvature.hashes import Hashes, batch_hashes, gathered
+from posterity.curvature.past import matrices_digest, past_of
+from posterity.curvature.provenance import Provenance
+from posterity.curvature.workers import Workers
+from posterity.errors import BadData, DidNotConverge, Inconsistent, NoData, UnsupportedLayer
+from posterity.kernel import (
+    BlockFrame,
+    Calibration,
+    Choice,
+    FunctionPosterior,
+    Jacobian,
+    Kernel,
+    LeftOut,
+    Linearised,
+    Link,
+    Member,
+    PerOutput,
+    Shared,
+    Strength,
+    calibrate,
+    choose_noise,
+    folds_of,
+)
+from posterity.kernel.jacobian import Rows
+from posterity.kernel.last_layer import (
+    HeadSpace,
+    InWeights,
+    WeightsLatent,
+    as_jacobian,
+    features_of,
+    gauss_newton,
+    left_out_some,
+)
+from posterity.laplace import Scales, isotropic, update
+from posterity.laplace.frozen import with_frozen
+from posterity.workflow.few import SHARED, SIDE
+from posterity.workflow.fit import Fit
+
+log = logging.getLogger("posterity")
+
+REFITTED = 300
+"""Up to so many training examples are left out fold by fold, by refitting: the closed form flatters priors that are too weak."""
+SOME = 1000
+"""Training examples that are left out where there are too many for all."""
+STEPS_OF_TEN = tuple(range(-24, 25))
+"""Precisions of the prior are 10^(k/2): a finite grid whatever the features, which certificates pay for."""
+AROUND = 6
+"""How far from a typical output of variance 30 before any data the search goes, in half powers of ten."""
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What a last layer reads of some data, with the targets and which examples they are."""
+
+    train: Jacobian
+    targets: Tensor
+    seen: Provenance
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(examples, inputs of the layer)."""
+        return next(iter(self.train.blocks.values())).a.shape  # type: ignore[union-attr, return-value]
+
+
+def head_of(model: nn.Module, blocks: dict[str, Block]) -> str | None:
+    """The one block selected, if it is a linear layer with all its weights free."""
+    if len(blocks) != 1:
+        return None
+    ((name, block),) = blocks.items()
+    layer = model.get_submodule(name) if name in dict(model.named_modules()) else None
+    if type(layer) is not nn.Linear or block.shape != (
+        layer.out_features,
+        layer.in_features + (layer.bias is not None),
+    ):
+        return None
+    return name
+
+
+def read(model: nn.Module, head: str, data: Data, likelihood: Likelihood, batch_size: int) -> Features:
+    """One forward pass over the data."""
+    features, outputs, targets = [], [], []
+    hashes: list[Hashes] = []
+    unreadable: BadData | None = None
+    for batch in batches(data, batch_size):
+        some, out = features_of(model, head, batch)
+        out, answers = likelihood.check(out, batch.targets.to(out.device))
+        features.append(some)
+        outputs.append(out)
+        targets.append(answers)
+        try:
+            hashes.append(batch_hashes(batch))
+        except BadData as error:
+            unreadable = error
+    if not features:
+        raise NoData("the data held no example.")
+    if unreadable is None:
+        seen = Provenance.read(data, gathered(hashes, Workers.here()))
+    else:
+        seen = Provenance.unknown(f"the data cannot be told apart: {unreadable}")
+    return Features(as_jacobian(head, torch.cat(features), torch.cat(outputs)), torch.cat(targets), seen)
+
+
+def last_layer(
+    model: nn.Module,
+    data: Data,
+    likelihood: Likelihood,
+    blocks: Selection,
+    *,
+    precision: float | None = None,
+    validation: Data | None = None,
+    groups: Tensor | None = None,
+    link: Link = "probit",
+    classes: Sequence[str] | None = None,
+    batch_size: int = 256,
+) -> Fit | None:
+    """The exact posterior if the blocks are the network's last layer and it is within reach, else None, and why in the log."""
+    named = find_blocks(model, blocks)
+    head = head_of(model, named)
+    if head is None or Workers.here().size > 1:
+        return None
+    try:
+        found = read(model, head, data, likelihood, batch_size)
+        held = None if validation is None else read(model, head, validation, likelihood, batch_size)
+    except UnsupportedLayer as error:
+        log.info("no exact posterior of the last layer: %s", error)
+        return None
+    (n, inputs), outputs = found.shape, found.train.outputs.shape[1]
+    learn_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
+    reach = n * outputs <= SIDE if learn_noise else n <= SHARED or inputs * outputs <= SIDE
+    if not reach or (learn_noise and (precision is not None or held is not None)):
+        log.info(
+            "no exact posterior of the last layer (limits: %d examples, or inputs times outputs of %d): it is structured",
+            SHARED,
+            SIDE,
+        )
+        return None
+    return exact_head(model, head, named[head], found, likelihood, precision, held, groups, link, classes)
+
+
+def exact_head(
+    model: nn.Module,
+    head: str,
+    block: Block,
+    found: Features,
+    likelihood: Likelihood,
+    precision: float | None = None,
+    validation: Features | None = None,
+    groups: Tensor | None = None,
+    link: Link = "probit",
+    classes: Sequence[str] | None = None,
+) -> Fit:
+    """The posterior of a last layer around its own mode, with strength, width and softness chosen by leave-one-out."""
+    frames = {head: BlockFrame.of(isotropic(model, precision or 1.0, blocks=[head]).precision[head])}
+    learn_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
+    if learn_noise:
+        choice, likelihood = _with_noise(frames, head, found)
+    else:
+        search = _Search(frames, head, found, likelihood, validation, groups, link)
+        choice = search.only(precision) if precision is not None else search.best()
+    best = choice.best.posterior
+    strength = best.strength
+    assert strength is not None
+    chosen = strength.floor if learn_noise else strength.head
+    prior = isotropic(model, chosen, blocks=[head])
+    if precision is None:
+        by = found.seen if validation is None else validation.seen
+        # A certificate on the data that chose pays for the choice.
+        told = prior.provenance.chose("the strength of the prior", options=choice.strengths, by=by)
+        prior = prior.with_provenance(told)
+    mean = _weights(best, head, chosen)
+    matrix = _curvature(found, head, best.latent.outputs, likelihood)
+    like = next(model.parameters())
+    weights = {head: mean.to(like)}
+    curvature = Curvature(
+        {head: matrix},
+        best.latent.nll,
+        len(found.targets),
+        Dense(Exact()) if isinstance(matrix, DenseMatrix) else EKFAC(Exact()),
+        likelihood,
+        past_of(model, weights, found.seen, beside=True).joined(found.seen),
+        matrices_digest(weights),
+    )
+    posterior = update(prior, weights, curvature)
+    posterior = with_frozen(replace(posterior, card=replace(posterior.card, classes=tuple(classes or ()))), model)
+    space = HeadSpace({head: block}, weights, frames, choice, likelihood, link, head=head)
+    return Fit(model, prior, posterior, curvature, Scales(), None, likelihood, space)
+
+
+class _Search:
+    """Strengths of the prior over a last layer, each scored by examples that its posterior has not seen."""
+
+    def __init__(
+        self,
+        frames: dict[str, BlockFrame],
+        head: str,
+        found: Features,
+        likelihood: Likelihood,
+        validation: Features | None,
+        groups: Tensor | None,
+        link: Link,
+    ) -> None:
+        n, inputs = found.shape
+        outputs = found.train.outputs.shape[1]
+        # In whichever space is smaller.
+        small = n <= SHARED and n <= inputs * outputs
+        kernel: Kernel = Shared(frames, head) if small else InWeights(frames, head)
+        self.of = Linearised(kernel, found.train, found.targets, likelihood, outputs, None)
+        self.validation, self.groups, self.link = validation, groups, link
+        self.folds = folds_of(found.targets, groups)
+        self.some: Tensor | None = None
+        if not small and n > SOME and groups is None:
+            self.some = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:SOME]
+        self.norm = float(_rows(found, head).square().sum(-1).mean())
+        self.seen: dict[int, Member | None] = {}
+        self.widths = 1
+        self.guess: Tensor | None = None
+
+    def only(self, precision: float) -> Choice:
+        """The width alone is to be chosen."""
+        member = self._scored(precision)
+        if member is None:
+            raise Inconsistent(f"a prior of precision {precision:g} cannot be fitted here: choose a larger one.")
+        return Choice((member,), self.widths, "loo")
+
+    def best(self) -> Choice:
+        """From neighbour to neighbour on the grid of half powers of ten, beginning where outputs are of variance 30."""
+        # Features without any size leave all strengths alike.
+        middle = round(2 * math.log10(max(self.norm, 1e-12) / 30))
+        low, high = (min(max(k, STEPS_OF_TEN[0]), STEPS_OF_TEN[-1]) for k in (middle - AROUND, middle + AROUND))
+        here = min(max(middle, low), high)
+        for stride in (2, 1):
+            while True:
+                near = [k for k in (here, here - stride, here + stride) if low <= k <= high]
+                known = {k: m for k in near if (m := self._at(k)) is not None}
+                if not known:
+                    # Too weak to be fitted: look further up.
+                    if here + stride > high:
+                        raise Inconsistent("no strength of the prior can be fitted: look for bad features.")
+                    here += stride
+                    continue
+                best = min(known, key=lambda k: known[k].nll)
+                if best == here or (here in known and known[best].nll > known[here].nll - 1e-4):
+                    break
+                here = best
+        member = self._at(here)
+        assert member is not None
+        strengths = len(STEPS_OF_TEN)
+        return Choice((member,), strengths * self.widths, "loo" if self.validation is None else "validation", strengths)
+
+    def _at(self, k: int) -> Member | None:
+        if k not in self.seen:
+            self.seen[k] = self._scored(10.0 ** (k / 2))
+        return self.seen[k]
+
+    def _scored(self, precision: float) -> Member | None:
+        try:
+            posterior = self.of.posterior(Strength(0.0, float("inf"), precision), self.guess)
+            left_out, targets = self._left_out(posterior)
+        except (DidNotConverge, Inconsistent):
+            return None
+        self.guess = posterior.latent.weights
+        calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, targets, self.link)
+        return Member(1.0, posterior, calibration, nll)
+
+    def _left_out(self, posterior: FunctionPosterior) -> tuple[LeftOut, Tensor]:
+        if self.validation is not None:
+            return LeftOut(*posterior.moments(self.validation.train)), self.validation.targets
+        if self.some is not None:
+            left_out = left_out_some(posterior.latent, self.of.likelihood, self.of.targets, self.some)
+            return left_out, self.of.targets[self.some]
+        if len(self.of.targets) <= REFITTED:
+            return posterior.refitted(self.folds), self.of.targets
+        return posterior.left_out(self.groups), self.of.targets
+
+
+def _with_noise(frames: dict[str, BlockFrame], head: str, found: Features) -> tuple[Choice, GaussianNoise]:
+    """Regression: strength and noise together, in closed form."""
+    outputs = found.train.outputs.shape[1]
+    of = Linearised(PerOutput(frames), found.train, found.targets, GaussianNoise(), outputs, None)
+    noise = choose_noise(of.kernel, found.train, of.start(), found.targets)
+    likelihood = GaussianNoise(noise.precision)
+    posterior = replace(of, likelihood=likelihood).posterior(noise.strength)
+    member = Member(1.0, posterior, Calibration(), noise.nll)
+    return Choice((member,), noise.options, "loo", noise.options), likelihood
+
+
+def _rows(found: Features, head: str) -> Float[Tensor, "n inp"]:
+    rows = found.train.blocks[head]
+    assert isinstance(rows, Rows)
+    return rows.a
+
+
+def _weights(posterior: FunctionPosterior, head: str, precision: float) -> Float[Tensor, "out inp"]:
+    """The layer's weights at the mode."""
+    latent = posterior.latent
+    if isinstance(latent, WeightsLatent):
+        return latent.theta / precision**0.5
+    rows = posterior.of.train.blocks[head]
+    assert isinstance(rows, Rows)
+    return latent.weights.mT @ rows.a / precision
+
+
+def _curvature(found: Features, head: str, outputs: Float[Tensor, "n outputs"], likelihood: Likelihood) -> Matrix:
+    """Gauss–Newton in full where it is small, else its exact diagonal in the frame of its two averages."""
+    features, root = _rows(found, head), likelihood.fisher_root(outputs)
+    (n, inp), c = features.shape, outputs.shape[1]
+    if inp * c <= SIDE:
+        return DenseMatrix(gauss_newton(features, root), (c, inp))
+    left = torch.linalg.eigh(torch.einsum("nij,nkj->ik", root, root)).eigenvectors
+    if n < inp:
+        # Directions that no example has are all alike: any basis of them will do, and is cheaper than an eigenbasis.
+        span = torch.linalg.svd(features, full_matrices=False).Vh.mT
+        right = torch.linalg.qr(span, mode="complete").Q
+    else:
+        right = torch.linalg.eigh(features.mT @ features).eigenvectors
+    weights = (left.mT @ root).square().sum(-1)
+    values = weights.mT @ (features @ right).square()
+    return JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values)

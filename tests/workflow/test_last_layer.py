@@ -1,0 +1,164 @@
+"""The exact posterior of a last layer: in function space and in weight space the same, and what brute force says."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.algebra import DenseMatrix
+from posterity.curvature.batches import Batch
+from posterity.kernel import Calibration, LeftOut, centred, folds_of
+from posterity.workflow import last_layer
+
+SEED = 3
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+
+
+def data(n: int = 30, seed: int = 1):
+    x = torch.randn(n, 4, generator=torch.Generator().manual_seed(seed)).double()
+    return x, (2 * x[:, :3] + 0.5 * torch.randn(n, 3, generator=torch.Generator().manual_seed(seed + 1))).argmax(1)
+
+
+def features(model: nn.Module, x):
+    with torch.no_grad():
+        return torch.cat([model[:2](x), x.new_ones(len(x), 1)], 1)
+
+
+def refitted(phi, y, precision, steps: int = 30, start=None):
+    """Softmax regression by Newton's method on dense matrices, and the covariance of its weights."""
+    c, d = 3, phi.shape[1]
+    w = phi.new_zeros(c, d) if start is None else start
+    onehot, eye = nn.functional.one_hot(y, c), torch.eye(c, dtype=phi.dtype)
+
+    def hessian(p):
+        h = p[:, :, None] * eye - p[:, :, None] * p[:, None, :]
+        return torch.einsum("ncd,ni,nj->cidj", h, phi, phi).reshape(c * d, c * d) + precision * torch.eye(c * d)
+
+    for _ in range(steps):
+        p = (phi @ w.T).softmax(-1)
+        slope = (p - onehot).T @ phi + precision * w
+        w = w - torch.linalg.solve(hessian(p), slope.flatten()).view(c, d)
+    return w, torch.linalg.inv(hessian((phi @ w.T).softmax(-1)))
+
+
+@pytest.mark.parametrize("space", ["function", "weights"])
+def test_the_posterior_of_a_last_layer_is_exact(space, monkeypatch):
+    if space == "weights":
+        monkeypatch.setattr(last_layer, "SHARED", 0)
+    # Twenty examples make a kernel that is smaller than the layer's 21 weights.
+    model, (x, y), (new, _) = network(), data(20), data(5, seed=9)
+    before = copy.deepcopy(model.state_dict())
+    fit = pt.posterior(model, (x, y), blocks=["2"], precision=0.5, progress=False)
+    weights, covariance = refitted(features(model, x), y, 0.5)
+    torch.testing.assert_close(fit.posterior.mean["2"], weights, rtol=0, atol=1e-9)
+    assert isinstance(fit.curvature["2"], DenseMatrix)
+    torch.testing.assert_close(torch.linalg.inv(fit.posterior.precision["2"].dense()), covariance, rtol=0, atol=1e-8)
+    phi = features(model, new)
+    wanted = torch.einsum("mi,cidj,mj->mcd", phi, covariance.view(3, 7, 3, 7), phi)
+    member = fit.choice.best
+    mean, found = member.posterior.moments(fit.function.jacobian(model, [Batch.of((new, new), 0)]))
+    torch.testing.assert_close(mean, phi @ weights.T, rtol=0, atol=1e-9)
+    # What is common to all classes has the prior's variance, and is rounded more; no probability sees it.
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(centred(mean, found)[1], centred(mean, wanted)[1], rtol=0, atol=1e-8)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert fit.predict(new).probs.shape == (5, 3)
+
+
+def test_function_space_and_weight_space_choose_the_same(monkeypatch):
+    model, task = network(), data(18)
+    one = pt.posterior(model, task, blocks=["2"], progress=False)
+    monkeypatch.setattr(last_layer, "SHARED", 0)
+    two = pt.posterior(model, task, blocks=["2"], progress=False)
+    assert one.choice.best.posterior.strength == two.choice.best.posterior.strength
+    assert one.choice.best.calibration == two.choice.best.calibration
+    assert one.choice.best.nll == pytest.approx(two.choice.best.nll, abs=1e-8)
+    assert one.prior.provenance.choices[0].options == one.choice.strengths == 49
+
+
+def test_few_examples_are_left_out_by_refitting_and_more_in_closed_form(monkeypatch):
+    model, (x, y) = network(), data(40)
+    fit = pt.posterior(model, (x, y), blocks=["2"], progress=False)
+    posterior, width = fit.choice.best.posterior, fit.choice.best.calibration
+    phi, folds, total = features(model, x), folds_of(y), 0.0
+    for fold in folds.unique():
+        kept, out = folds != fold, folds == fold
+        weights, covariance = refitted(phi[kept], y[kept], posterior.strength.head, 12, fit.posterior.mean["2"])
+        spread = torch.einsum("mi,cidj,mj->mcd", phi[out], covariance.view(3, 7, 3, 7), phi[out])
+        left_out = LeftOut(phi[out] @ weights.T, spread)
+        total += float(out.sum()) / len(x) * left_out.nll(pt.Categorical(), y[out], width)
+    assert fit.choice.best.nll == pytest.approx(total, abs=1e-6)
+    monkeypatch.setattr(last_layer, "REFITTED", 0)
+    closed = pt.posterior(model, (x, y), blocks=["2"], precision=1.0, progress=False)
+    single = closed.choice.best.posterior.refitted(torch.arange(40)).nll(pt.Categorical(), y, Calibration(0.0, 1.0))
+    assert closed.choice.best.nll == pytest.approx(single, abs=0.005)
+
+
+def test_a_random_part_of_the_examples_chooses_nearly_as_all_do(monkeypatch):
+    model, task = network(), data(400)
+    monkeypatch.setattr(last_layer, "SHARED", 0)
+    every = pt.posterior(model, task, blocks=["2"], progress=False)
+    monkeypatch.setattr(last_layer, "SOME", 200)
+    some = pt.posterior(model, task, blocks=["2"], progress=False)
+    assert some.choice.best.nll == pytest.approx(every.choice.best.nll, abs=0.1)
+    assert some.choice.best.nll != every.choice.best.nll
+
+
+def test_validation_data_chooses_where_it_is_given_and_is_told():
+    model, held = network(), data(50, seed=21)
+    fit = pt.posterior(model, data(), blocks=["2"], validation=held, progress=False)
+    assert fit.choice.criterion == "validation"
+    assert fit.choice.best.nll == pytest.approx(
+        float(-fit.predict(held[0]).probs.log()[torch.arange(50), held[1]].mean()), abs=1e-5
+    )
+
+
+def test_regression_learns_its_noise_in_closed_form():
+    torch.manual_seed(SEED)
+    model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    x = torch.randn(60, 2, generator=torch.Generator().manual_seed(1)).double()
+    with torch.no_grad():
+        y = model[:2](x).sum(1, keepdim=True) + 0.1 * torch.randn(60, 1, generator=torch.Generator().manual_seed(2))
+    fit = pt.posterior(model, (x, y), pt.GaussianNoise(), blocks=["2"], progress=False)
+    assert 0.06 < fit.likelihood.value**-0.5 < 0.15
+    assert float((fit.predict(x).mean - y).square().mean()) < 0.02
+
+
+def test_a_network_that_goes_on_after_the_layer_keeps_the_structured_posterior(caplog):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return 2 * self.head(x)
+
+    x, y = data()
+    with caplog.at_level("INFO", logger="posterity"):
+        fit = pt.posterior(Scaled().double(), (x, y), blocks=["head"], progress=False)
+    assert fit.function is None
+    assert "no exact posterior of the last layer" in caplog.text
+
+
+def test_a_wide_layer_has_a_file_of_frame_and_values(monkeypatch, tmp_path):
+    monkeypatch.setattr(last_layer, "SIDE", 4)
+    model, (x, y) = network(), data(5)
+    fit = pt.posterior(model, (x, y), blocks=["2"], precision=1.0, progress=False)
+    dense = pt.estimate(model_at(model, fit), (x, y), pt.Dense(pt.Exact()), blocks=["2"], progress=False)
+    assert float(fit.curvature["2"].trace()) == pytest.approx(float(dense["2"].trace()), rel=1e-9)
+    fit.posterior.save(tmp_path / "head.safetensors")
+    assert pt.load(tmp_path / "head.safetensors").blocks == ("2",)
+
+
+def model_at(model: nn.Module, fit: pt.Fit) -> nn.Module:
+    other = copy.deepcopy(model)
+    fit.posterior.write_to(other)
+    return other

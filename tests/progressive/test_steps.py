@@ -12,7 +12,7 @@ from posterity import BPNN, Scales, isotropic
 from posterity.blocks import find_blocks, read_blocks
 from posterity.errors import NoData
 from posterity.laplace import train
-from posterity.progressive.steps import PriorAdam, prior_adam
+from posterity.progressive.training import PriorAdam, prior_adam
 
 
 def test_under_a_prior_of_unit_width_the_steps_are_those_of_torchs_adam() -> None:

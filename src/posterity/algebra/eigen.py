@@ -16,9 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Matrix, Valued, per_matrix
+from posterity.algebra.base import Frame, Matrix, Valued, per_matrix
 from posterity.algebra.dense import DenseMatrix
-from posterity.algebra.frame import Frame
 from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import NotExact, NotPositiveDefinite, SizeMismatch
 

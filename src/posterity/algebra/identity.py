@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Matrix
-from posterity.algebra.frame import Frame, IdentityFrame
+from posterity.algebra.base import Frame, IdentityFrame, Matrix
 from posterity.errors import SizeMismatch
 
 

@@ -15,10 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra import checks
-from posterity.algebra.base import Matrix, per_matrix
+from posterity.algebra.base import Frame, Matrix, per_matrix
 from posterity.algebra.dense import DenseMatrix, plus_identity
 from posterity.algebra.eigen import Basis, JointEigen
-from posterity.algebra.frame import Frame
 from posterity.algebra.identity import ScaledIdentity
 from posterity.errors import EmptySum, NotExact, SizeMismatch, TooLarge
 

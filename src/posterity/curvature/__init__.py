@@ -4,13 +4,20 @@ from posterity.curvature.base import Estimator
 from posterity.curvature.batches import Batch, Data, batches
 from posterity.curvature.dense import Dense
 from posterity.curvature.diagonal import Diagonal
-from posterity.curvature.kfac import KFAC
-from posterity.curvature.kfac_eigen import EKFAC
+from posterity.curvature.kfac import EKFAC, KFAC
 from posterity.curvature.kfoc import KFOC
-from posterity.curvature.labels import Automatic, Empirical, Exact, Labels, Sampled
-from posterity.curvature.likelihoods import Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.curvature.record import Curvature
-from posterity.curvature.sweep import estimate
+from posterity.curvature.likelihoods import (
+    Automatic,
+    Bernoulli,
+    Categorical,
+    Empirical,
+    Exact,
+    GaussianNoise,
+    Labels,
+    Likelihood,
+    Sampled,
+)
+from posterity.curvature.sweep import Curvature, estimate
 
 __all__ = [
     "EKFAC",

@@ -12,7 +12,7 @@ from torch import Tensor
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call
 from posterity.blocks.base import CHUNK
-from posterity.curvature.labels import Automatic, Labels
+from posterity.curvature.likelihoods import Automatic, Labels
 from posterity.curvature.workers import Workers
 
 AUTOMATIC = Automatic()

@@ -2,9 +2,8 @@
 
 from posterity.laplace.evidence import log_evidence, relative_spectrum, tune_strength
 from posterity.laplace.isotropic import fitted, isotropic
-from posterity.laplace.scales import Scales
 from posterity.laplace.train import Epoch, History, train
-from posterity.laplace.update import update
+from posterity.laplace.update import Scales, update
 
 __all__ = [
     "Epoch",

@@ -24,8 +24,7 @@ from posterity.algebra import (
 from posterity.curvature import Curvature
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
-from posterity.laplace.scales import Scales
-from posterity.laplace.update import block_curvature, block_means, depends_on
+from posterity.laplace.update import Scales, block_curvature, block_means, depends_on
 
 log = logging.getLogger("posterity")
 

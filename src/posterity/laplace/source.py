@@ -1,4 +1,4 @@
-"""Data as training reads it: one part to train on, in a new order every epoch, and one to watch."""
+"""Data as training reads it: one part to train on, in a new order every epoch, and one to watch; and what was seen of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sized
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -20,7 +21,10 @@ from torch.utils.data import (
 
 from posterity.curvature import Data
 from posterity.curvature.batches import Batch, is_pair, is_sharded
+from posterity.curvature.past import past_of
+from posterity.curvature.provenance import Provenance, together
 from posterity.errors import BadData, NoData
+from posterity.gaussian import Gaussian
 
 
 def split(data: Data, validation: float | Data | None, generator: torch.Generator) -> tuple[Data, Data | None]:
@@ -127,3 +131,15 @@ class Source:
         for start in range(0, self.count, self.batch_size):
             chosen = order[start : start + self.batch_size]
             yield Batch((x[chosen],), {}, y[chosen], start // self.batch_size)
+
+
+def data_seen(*data: Data | None) -> Provenance:
+    """The examples of all the data that there is."""
+    return together(Provenance.of(part) for part in data if part is not None)
+
+
+def start_seen(model: nn.Module, prior: Gaussian | None) -> Provenance:
+    """What the first weights and the prior have seen."""
+    if prior is None:
+        return past_of(model)
+    return past_of(model, prior.mean, prior.provenance).joined(prior.provenance)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from posterity.bars import bar
 from posterity.blocks import find_blocks, named
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, check_data
 from posterity.curvature.likelihoods import IGNORED
@@ -26,8 +26,7 @@ from posterity.gaussian import Gaussian
 from posterity.laplace.arriving import NotAtMode, Start, epochs_for, move_to_prior, patience, polish, slope
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.isotropic import fitted
-from posterity.laplace.learned_from import data_seen, start_seen
-from posterity.laplace.source import Source, split
+from posterity.laplace.source import Source, data_seen, split, start_seen
 
 Objective = Callable[[Tensor, Tensor, int], Tensor]
 """(mean NLL, ½ quadratic of the prior, N) → what is minimised."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import write_blocks
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.certificate import Certificate, Holdout

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posterity.bars import bar
 from posterity.blocks import find_blocks, named
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.curvature.workers import Workers

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from posterity.bars import bar
 from posterity.blocks import Block
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import Categorical
 from posterity.curvature.batches import Batch
 from posterity.curvature.provenance import Provenance

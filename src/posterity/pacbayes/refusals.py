@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from posterity.blocks import Block, find_blocks, named, write_blocks
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature.batches import Batch
 from posterity.curvature.hashes import by_chance, seen
 from posterity.errors import BlockMismatch, MixedExamples, Overlap, UndeclaredChoice, Unfrozen, UnknownPast

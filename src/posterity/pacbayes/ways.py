@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Block, write_blocks
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import Categorical, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Link

@@ -32,9 +32,8 @@ from posterity.progressive.memory import POOL
 from posterity.progressive.metrics import gathered, judged
 from posterity.progressive.network import Network, _Past
 from posterity.progressive.prior import column_prior, joined, own_block, start_at
-from posterity.progressive.steps import prior_adam
 from posterity.progressive.task import Task
-from posterity.progressive.training import MEMORY_LIMIT, train_column
+from posterity.progressive.training import MEMORY_LIMIT, prior_adam, train_column
 
 TRIES = POOL
 """Draws by which temperatures are compared: as many as can be kept of earlier columns."""

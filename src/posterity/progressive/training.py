@@ -1,16 +1,23 @@
-"""A new column, trained to the mode of its posterior."""
+"""A new column, trained to the mode of its posterior, with steps in the prior's own coordinates.
+
+Steps are short where the prior is narrow and as usual where it is wide.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from posterity.algebra import DiagonalMatrix, Kronecker, KroneckerSum, Matrix, ScaledIdentity
+from posterity.blocks import Block, find_blocks, named
 from posterity.curvature import Data
 from posterity.curvature.batches import is_pair
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, train
+from posterity.laplace.train import Optimiser
 from posterity.progressive.memory import POOL
 from posterity.progressive.network import Network
 from posterity.progressive.task import Task
@@ -55,3 +62,88 @@ def _remembered(network: Network, data: Data, validation: Any, memory_limit: int
         return data, validation
     numbers = torch.arange(len(x) + sum(len(y) for _, y in held))
     return (numbers[: len(x)], y), (numbers[len(x) :], held[0][1]) if held else validation
+
+
+Turn = tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]
+"""A gradient into the coordinates of the steps, and a step back."""
+
+
+def prior_adam(network: nn.Module, prior: Gaussian, lr: float) -> Optimiser:
+    """Adam in coordinates where the prior's standard deviation is the unit, wherever that is less than one.
+
+    Adam moves every weight by about its learning rate, however steep the loss. The prior of a lateral connection, a cold
+    posterior, may hold weights to a millionth: a step of the usual length would cost more nats than all the data can tell, and
+    training would never leave the start, the best it has seen. In these coordinates a step costs the same under every prior.
+    Four small products a block and step.
+    """
+    parameters = dict(network.named_parameters(remove_duplicate=False))
+    blocks = find_blocks(network, named(prior.mean))
+    own = [
+        (
+            {role: parameters[full] for role, full in block.parameters.items()},
+            block,
+            _turn(prior.precision[name], network),
+        )
+        for name, block in blocks.items()
+    ]
+    return lambda trained: PriorAdam(trained, own, lr)
+
+
+class PriorAdam(torch.optim.Optimizer):
+    """Adam on the matrices of blocks, each in its own coordinates; parameters outside of all blocks take plain steps."""
+
+    def __init__(
+        self,
+        trained: Iterable[nn.Parameter],
+        blocks: list[tuple[dict[str, nn.Parameter], Block, Turn]],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(trained, {"lr": lr, "betas": betas, "eps": eps})
+        self.blocks = blocks
+        inside = {id(p) for own, _, _ in blocks for p in own.values()}
+        self.loose = [p for group in self.param_groups for p in group["params"] if id(p) not in inside]
+
+    def step(self, closure: Any = None) -> Any:
+        """One step; the closure gives the gradients."""
+        loss = None if closure is None else closure()
+        with torch.no_grad():
+            for own, block, (inwards, outwards) in self.blocks:
+                grads = {role: p.grad for role, p in own.items()}
+                if all(g is not None for g in grads.values()):
+                    gradient = inwards(block.layer.read(grads))  # type: ignore[arg-type]
+                    change = block.layer.write(outwards(self._adam(own["weight"], gradient)))
+                    for role, p in own.items():
+                        p.sub_(change[role].reshape(p.shape))
+            for p in self.loose:
+                if p.grad is not None:
+                    p.sub_(self._adam(p, p.grad))
+        return loss
+
+    def _adam(self, key: nn.Parameter, gradient: Tensor) -> Tensor:
+        """The step of Kingma and Ba, with its memory under one of the block's parameters."""
+        group, state = self.param_groups[0], self.state[key]
+        if not state:
+            state |= {"step": torch.zeros(()), "mean": torch.zeros_like(gradient), "square": torch.zeros_like(gradient)}
+        (first, second), state["step"] = group["betas"], state["step"] + 1
+        state["mean"].lerp_(gradient, 1 - first)
+        state["square"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        n = float(state["step"])
+        root = (state["square"] / (1 - second**n)).sqrt_().add_(group["eps"])
+        return group["lr"] / (1 - first**n) * state["mean"] / root
+
+
+def _turn(precision: Matrix, network: nn.Module) -> Turn:
+    like = next(network.parameters())
+    if isinstance(precision, ScaledIdentity | DiagonalMatrix):
+        values = precision.scale if isinstance(precision, ScaledIdentity) else precision.values
+        short = values.double().rsqrt().clamp_max(1).to(like)
+        return (lambda g: g * short), (lambda u: u * short)
+    pair = precision.terms[0] if isinstance(precision, KroneckerSum) and len(precision.terms) == 1 else precision
+    if not isinstance(pair, Kronecker):
+        return (lambda g: g), (lambda u: u)
+    (a, left), (b, right) = (torch.linalg.eigh(side.double()) for side in (pair.left, pair.right))
+    spread = (a[:, None] * b[None, :]).clamp_min(1).rsqrt().to(like)
+    left, right = left.to(like), right.to(like)
+    return (lambda g: (left.mT @ g @ right) * spread), (lambda u: left @ (u * spread) @ right.mT)

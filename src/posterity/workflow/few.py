@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Block, find_blocks, named, read_blocks
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import TooLarge

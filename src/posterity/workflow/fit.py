@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import Curvature, Data, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Choice, FunctionSpace

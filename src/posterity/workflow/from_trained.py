@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from posterity.blocks import Selection
-from posterity.blocks.modes import evaluating
+from posterity.blocks.capture import evaluating
 from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, Inconsistent

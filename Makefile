@@ -50,11 +50,14 @@ check: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# A process for each core with one thread each; the tests of a file stay together, so that they share what they have trained.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadscope
+
 test: check $(VENV)/.demo
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: check $(VENV)/.demo $(VENV)/.doors
-	$(BIN)/pytest
+	$(PYTEST)
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

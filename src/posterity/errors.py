@@ -83,6 +83,21 @@ class BatchLost(PosterityError):
     """A layer's input no longer shows which example is which."""
 
 
+# --- checks ----------------------------------------------------------------------------------------
+
+
+class WrongChoice(PosterityError, TypeError):
+    """A string or a class was given where a value is meant."""
+
+
+class UnsupportedNetwork(PosterityError, TypeError):
+    """The network is wrapped, quantised, without parameters, or ends in a softmax."""
+
+
+class NotInstalled(PosterityError, ImportError):
+    """An optional package is needed and is not installed."""
+
+
 # --- curvature -------------------------------------------------------------------------------------
 
 
@@ -184,6 +199,10 @@ class BadLearnerFile(PosterityError):
 
 class NotStorable(PosterityError):
     """A Gaussian holds something that the file format has no place for."""
+
+
+class MissingFolder(PosterityError, FileNotFoundError):
+    """A file was to be written into a folder that does not exist."""
 
 
 class BadPriorFile(PosterityError):

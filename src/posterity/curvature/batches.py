@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from posterity.blocks import run_with
+from posterity.checks import explained, not_finite
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData
 
@@ -98,6 +99,16 @@ class Batch:
             self.index,
         )
 
+    def not_finite(self, name: str = "batch") -> str | None:
+        """A sentence about NaN or infinities among inputs and targets; None where all numbers are finite."""
+        given = {"inputs": [*self.positional, *self.named.values()], "targets": [self.targets]}
+        for what, values in given.items():
+            for value in values:
+                told = isinstance(value, Tensor) and not_finite(value, f"the {what} of {name} {self.index}")
+                if told:
+                    return told
+        return None
+
     def tensors(self) -> list[Tensor]:
         """Every tensor among the inputs in one order, real, on the CPU, a row for each example.
 
@@ -128,10 +139,16 @@ class Batch:
 
     def outputs(self, model: nn.Module, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
         """The network's outputs, with other parameters if given; the logits, where it returns a record of several things."""
-        if parameters is None:
-            result = model(*self.positional, **self.named)
-        else:
-            result = run_with(model, parameters, self.positional, self.named)
+        try:
+            if parameters is None:
+                result = model(*self.positional, **self.named)
+            else:
+                result = run_with(model, parameters, self.positional, self.named)
+        except (RuntimeError, ValueError, IndexError) as error:
+            told = explained(error, model, self.positional, self.named)
+            if told is None:
+                raise
+            raise told from error
         if not isinstance(result, Tensor):
             result = getattr(result, "logits", result)
         if not isinstance(result, Tensor):

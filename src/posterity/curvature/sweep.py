@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from posterity.algebra import Matrix
 from posterity.bars import track
 from posterity.blocks import Block, Call, Recorder, Selection, find_blocks, read_blocks, watched
+from posterity.checks import admitted
 from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.batches import Batch, Data, batch_count, batches, check_data
 from posterity.curvature.hashes import Hashes, batch_hashes, gathered
@@ -86,6 +87,7 @@ def estimate(
         >>> curvature = pt.estimate(model, (x, y), pt.KFAC(pt.Exact()))
         >>> curvature["fc"].trace(), curvature.nll, curvature.count
     """
+    data, _ = admitted(model, data, likelihood, estimator)
     estimator, likelihood = estimator or KFOC(), likelihood or Categorical()
     check_data(data)
     found = find_blocks(model, blocks)

@@ -28,6 +28,7 @@ from posterity.errors import (
     BadPriorFile,
     DamagedFile,
     MissingFile,
+    MissingFolder,
     NotAPrior,
     NotStorable,
     OversizedFile,
@@ -45,6 +46,8 @@ from posterity.version import __version__
 KEY = "posterity"
 LIMIT = 16 * 2**30
 """Bytes that `load` takes unless told otherwise: a prior over ResNet-50 in float64 has about one thirteenth."""
+PICKLES = (".pt", ".pth", ".pkl", ".ckpt")
+"""Names that other programs would open by running what is in them."""
 HEADER_LIMIT = 16 * 2**20
 """Bytes of a header: some ten thousand blocks and a long card."""
 
@@ -66,6 +69,13 @@ class Stored:
 
 def save(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
     """Write one `.safetensors` file, atomically: whatever happens, the old file or the new one is there, and whole."""
+    where = Path(path)
+    if where.suffix in PICKLES:
+        raise NotStorable(
+            f"{where.name} has the name of a pickled file, and this is none: save it as {where.with_suffix('.safetensors').name}."
+        )
+    if not where.parent.is_dir():
+        raise MissingFolder(f"there is no folder {where.parent}: make it first (mkdir -p {where.parent}).")
     header, tensors = _disassemble(gaussian)
     text = json.dumps({"sha256": _ZEROS, **header.to_json()}, allow_nan=False, separators=(",", ":"))
     with replacing(path) as draft:

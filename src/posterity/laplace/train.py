@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from posterity.bars import bar
 from posterity.blocks import find_blocks, named
 from posterity.blocks.capture import evaluating
+from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, check_data
 from posterity.curvature.likelihoods import IGNORED
@@ -142,6 +143,9 @@ def train(
         >>> history = pt.train(model, (x, y), pt.isotropic(model, 10.0), lr=1e-3)
         >>> history.final.validation_nll
     """
+    data, _ = admitted(model, data, likelihood)
+    if not isinstance(validation, float | int | None):
+        validation, _ = admitted(model, validation, likelihood)
     likelihood = likelihood or Categorical()
     if start not in ("prior", "model"):
         raise ValueError(f'start is "prior" or "model", not "{start}"')
@@ -218,8 +222,9 @@ def train(
                 )
                 watched = sums.objective if held is None else held_nll
                 if not math.isfinite(watched):
+                    told = held and next(filter(None, (batch.not_finite("held-out batch") for batch in held)), None)
                     raise NotFinite(
-                        f"the held-out loss after epoch {len(state.epochs)} is {watched}: look for bad inputs, or lower lr."
+                        told or f"the held-out loss after epoch {len(state.epochs)} is {watched}: lower lr, or clip."
                     )
                 rate = optim.param_groups[0]["lr"]
                 state.note(
@@ -308,6 +313,8 @@ class _Goal:
 
     def take(self, batch: Batch, device: torch.device) -> None:
         """The coming batch, of which this worker sees its part."""
+        if self.source.number == 0 and (told := batch.not_finite()):
+            raise NotFinite(told)
         if self.source.dealt:
             self.count, self.batch = int(self.workers.total(batch.count)), batch.to(device)
         else:
@@ -333,8 +340,9 @@ class _Goal:
         loss = self.objective(nll, half, self.source.count)
         value = loss.item()
         if not math.isfinite(value):
+            told = self.batch.not_finite()
             raise NotFinite(
-                f"the loss of batch {self.batch.index} in epoch {self.source.number} is {value}: lower lr, or clip."
+                told or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {value}: lower lr, or clip."
             )
         loss.backward()
         if size > 1:

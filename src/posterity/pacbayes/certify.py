@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from posterity.algebra import Basis, JointEigen, Matrix
+from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import InfiniteDivergence
 from posterity.gaussian import Gaussian
@@ -83,6 +84,7 @@ def certify(
         raise ValueError(f"passes is at least 1, not {passes}")
     if not ways or len(set(ways)) < len(ways):
         raise ValueError(f"ways are at least one, each once, not {tuple(ways)}")
+    data, _ = admitted(model, data, likelihood)
     likelihood = likelihood or Categorical()
     examples = Examples.of(data, batch_size)
     found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched)

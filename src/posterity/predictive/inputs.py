@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from posterity.curvature.batches import TARGET_KEYS, Batch
-from posterity.errors import BadData
+from posterity.errors import BadData, NotFinite
 
 Inputs = Tensor | npt.NDArray[Any] | Mapping[str, Any] | Dataset[Any] | Iterable[Any]
 
@@ -22,7 +22,14 @@ def input_batches(x: Inputs, batch_size: int, device: torch.device) -> list[Batc
     pieces = [piece for piece in _pieces(x, batch_size) if piece[2]]
     if not pieces:
         raise BadData("there is no input to predict for.")
-    return [Batch(args, kwargs, torch.zeros(count, dtype=torch.int64)).to(device) for args, kwargs, count in pieces]
+    found = [
+        Batch(args, kwargs, torch.zeros(count, dtype=torch.int64), index).to(device)
+        for index, (args, kwargs, count) in enumerate(pieces)
+    ]
+    told = next(filter(None, (batch.not_finite() for batch in found)), None)
+    if told:
+        raise NotFinite(told)
+    return found
 
 
 Piece = tuple[tuple[Any, ...], dict[str, Any], int]

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from posterity.blocks.capture import evaluating
+from posterity.checks import check_likelihood, check_network
 from posterity.curvature import Categorical, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Link
@@ -68,6 +69,8 @@ def predict(
         raise ValueError(f"samples is at least 1, not {samples}")
     if link not in LINKS:
         raise ValueError(f'link is one of {", ".join(LINKS)}, not "{link}"')
+    check_network(model)
+    check_likelihood(likelihood)
     check_frozen(gaussian, model)
     inputs = input_batches(x, batch_size, next(model.parameters()).device)
     likelihood = likelihood or Categorical()

@@ -11,6 +11,7 @@ from torch import nn
 
 from posterity.blocks import Selection
 from posterity.blocks.capture import evaluating
+from posterity.checks import admitted, check_estimator, check_network
 from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, Inconsistent
@@ -82,6 +83,7 @@ def posterior(
         >>> fit = pt.posterior(model, train_loader)
         >>> fit.predict(x).probs
     """
+    data, _ = admitted(model, data, likelihood, estimator)
     likelihood = likelihood or Categorical()
     if blocks is not None and estimator is None:
         exact = last_layer(
@@ -163,6 +165,8 @@ def prior(
     Example:
         >>> pt.prior(resnet, images, population=1_281_167).save("imagenet.safetensors")
     """
+    check_estimator(estimator)
+    check_network(model, classes=True)
     estimator = estimator or EKFAC()
     if isinstance(estimator.labels, Empirical):
         raise BadData("a prior without labels cannot use the data's: give labels=Sampled(n) or Exact().")

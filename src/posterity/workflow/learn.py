@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import named
+from posterity.checks import admitted
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.past import sign
 from posterity.curvature.provenance import Provenance
@@ -107,6 +108,7 @@ def learn(
         >>> fit = pt.learn(model, (x, y), prior=pt.load("watch.safetensors"), classes=names)
         >>> fit.predict(x_new).probs
     """
+    data, classes = admitted(model, data, likelihood, estimator, classes)
     likelihood = likelihood or Categorical()
     generator = _shared(generator)
     task = _Task(model, data, prior, likelihood, classes, head, head_precision, batch_size)
@@ -207,6 +209,7 @@ def adapt(
         >>> fit = pt.adapt(model, pt.load("watch.safetensors"), (x, y), classes=names)
         >>> fit.predict(x_new).probs
     """
+    data, classes = admitted(model, data, likelihood, estimator, classes)
     likelihood = likelihood or Categorical()
     generator = _shared(generator)
     task = _Task(model, data, prior, likelihood, classes, head, 1.0, batch_size)

@@ -1,0 +1,90 @@
+"""Why a network does not run on its inputs, said in terms of the layer that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks.capture import evaluating
+from posterity.errors import BadData
+
+
+def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> BadData | None:
+    """The layer that cannot take its input and what it got, as an error to raise; None if the network runs by itself.
+
+    Args:
+        error: what the network raised.
+        model: the network.
+        args: its inputs by position.
+        kwargs: its inputs by name.
+    Returns:
+        A `BadData` with a remedy where one is known, else None.
+    """
+    if isinstance(error, torch.OutOfMemoryError):
+        return None
+    last: list[tuple[str, nn.Module, list[Tensor]]] = []
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        stack.enter_context(torch.no_grad())
+        for name, layer in model.named_modules():
+            if not any(layer.children()):
+                hook = layer.register_forward_pre_hook(
+                    lambda layer, given, name=name: last.append((name, layer, list(_tensors(given))))
+                )
+                stack.callback(hook.remove)
+        try:
+            model(*args, **kwargs)
+        except Exception as again:
+            reason = next(iter(str(again).splitlines()), "")
+        else:
+            return None
+    given = [*_tensors(args), *_tensors(list(kwargs.values()))]
+    return BadData(_sentence(model, given, last[-1] if last else None, reason))
+
+
+def _sentence(
+    model: nn.Module, given: list[Tensor], last: tuple[str, nn.Module, list[Tensor]] | None, reason: str
+) -> str:
+    parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
+    x = given[0] if given else None
+    if x is not None and parameter is not None and x.dtype != parameter.dtype:
+        want = _dtype(parameter)
+        if x.is_floating_point():
+            return (
+                f"inputs are {_dtype(x)} and the network is {want}: convert the inputs with .to(torch.{want}), or the network "
+                f"with .to(torch.{_dtype(x)})."
+            )
+        if not (last is not None and isinstance(last[1], nn.Embedding)):
+            scale = " / 255" if x.dtype == torch.uint8 else ""
+            return f"inputs are whole numbers ({_dtype(x)}) and the network is {want}: convert them with .float(){scale}."
+    if last is None:
+        return f"the network does not run on its inputs ({_shapes(given)}): {reason}"
+    name, layer, got = last
+    where = f'layer "{name}" ({type(layer).__name__})'
+    seen = f"the network was given {_shapes(given)}; the first number counts examples"
+    if got:
+        for attribute, axis, unit in (("in_features", -1, "features"), ("in_channels", 1, "channels")):
+            wanted = getattr(layer, attribute, None)
+            if wanted is not None and got[0].ndim > 1 and got[0].shape[axis] != wanted:
+                return f"{where} takes {wanted} {unit} and got {got[0].shape[axis]} ({seen})."
+    return f"{where} cannot take {_shapes(got)} ({seen}): {reason}"
+
+
+def _shapes(tensors: list[Tensor]) -> str:
+    return ", ".join(f"{'×'.join(map(str, t.shape)) or 'a number'} {_dtype(t)}" for t in tensors) or "nothing"
+
+
+def _dtype(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+def _tensors(given: Any) -> Iterator[Tensor]:
+    if isinstance(given, Tensor):
+        yield given
+    elif isinstance(given, (tuple, list)):
+        for one in given:
+            yield from _tensors(one)

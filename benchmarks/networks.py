@@ -1,5 +1,6 @@
 """The networks that speed and memory are measured on, with random weights and images."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,10 +25,10 @@ class Workload:
 
     def make(self) -> tuple[nn.Module, Tensor, Tensor]:
         """The network in evaluation mode, the images and the labels."""
-        build = {"lenet5": lenet5, "resnet18": resnet18, "resnet50": resnet50}[self.network]
+        known: dict[str, Callable[[int], nn.Module]] = {"lenet5": lenet5, "resnet18": resnet18, "resnet50": resnet50}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            model = build(self.classes).eval()
+            model = known[self.network](self.classes).eval()
             x = torch.randn(self.examples, *self.shape)
             y = torch.randint(self.classes, (self.examples,))
         return model, x, y

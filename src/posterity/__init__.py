@@ -7,6 +7,7 @@ Structured Gaussians over network weights, learned on one task and handed down t
     pt.predict(fit.model, fit.posterior, x)              # calibrated probabilities
 """
 
+from posterity import plot
 from posterity.curvature import (
     EKFAC,
     KFAC,
@@ -90,6 +91,7 @@ __all__ = [
     "log_evidence",
     "ood_auroc",
     "optimise_posterior",
+    "plot",
     "posterior",
     "predict",
     "prior",

@@ -205,6 +205,10 @@ class MissingFolder(PosterityError, FileNotFoundError):
     """A file was to be written into a folder that does not exist."""
 
 
+class BadFitFolder(PosterityError):
+    """A folder does not hold a fit or a prior, or is not as it was written."""
+
+
 class BadPriorFile(PosterityError):
     """A file cannot be loaded as a prior; the subclass says why."""
 

@@ -98,8 +98,8 @@ DATA = [
     ((X, Y > 0), BadTargets, r"\.long\(\)"),
     ((X, Y[:, None]), BadTargets, r"\(2, 1\)"),
     ((X, torch.nn.functional.one_hot(Y, 3)), BadTargets, "without the class dimension"),
-    ((nan_in(0), Y), NotFinite, "batch 0"),
-    ((nan_in(3), Y), NotFinite, "batch 3"),
+    ((nan_in(0), Y), NotFinite, "NaN numbers in 1 of 7 examples, the first in example 0"),
+    ((nan_in(3), Y), NotFinite, "the first in example 6"),
     ([(X[:0], Y[:0]), (nan_in(0), Y)], NotFinite, "batch 1"),
 ]
 

@@ -114,7 +114,7 @@ class Stateful(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls += 1
-        if x.isnan().any():
+        if bool((x > 1e6).any()):
             raise RuntimeError("stumbled")
         return super().forward(x)
 
@@ -124,7 +124,7 @@ def test_a_buffer_the_network_writes_into_is_untouched_also_after_an_error(optio
     model = Stateful().train()
     pt.predict(model, pt.isotropic(model), torch.randn(2, 4), **options)
     with pytest.raises(RuntimeError, match="stumbled"):
-        pt.predict(model, pt.isotropic(model), torch.full((2, 4), torch.nan), **options)
+        pt.predict(model, pt.isotropic(model), torch.full((2, 4), 1e7), **options)
     assert model.calls == 0
     assert all(m.training for m in model.modules())
 

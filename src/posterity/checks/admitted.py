@@ -13,7 +13,7 @@ from posterity.blocks.capture import evaluating
 from posterity.checks.choices import check_estimator, check_likelihood
 from posterity.checks.networks import check_logits, check_network
 from posterity.checks.numbers import check_finite
-from posterity.checks.running import explained
+from posterity.checks.running import explained, trial
 from posterity.errors import BadData, BadTargets
 
 TRIED = 2
@@ -121,7 +121,9 @@ def _numbered(labels: list[str], names: tuple[str, ...] | None) -> tuple[Tensor,
     number = {name: i for i, name in enumerate(names)}
     foreign = sorted(set(labels) - set(number))
     if foreign:
-        raise BadTargets(f'the label "{foreign[0]}" is not among the classes {", ".join(names[:20])}: add it to classes=.')
+        raise BadTargets(
+            f'the label "{foreign[0]}" is not among the classes {", ".join(names[:20])}: add it to classes=.'
+        )
     return torch.tensor([number[label] for label in labels]), names
 
 
@@ -131,7 +133,7 @@ def _try(model: nn.Module, x: Tensor, categorical: bool) -> None:
     x = x.to(where)
     try:
         with evaluating(model):
-            outputs = model(x)
+            outputs = trial(model, (x,), {})
     except Exception as error:
         told = explained(error, model, (x,), {})
         if told is None:

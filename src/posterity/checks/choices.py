@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from posterity.errors import WrongChoice
 
-LIKELIHOODS = "pt.Categorical() for classes, pt.GaussianNoise() for numbers, pt.Bernoulli() for independent yes-or-no labels"
+LIKELIHOODS = (
+    "pt.Categorical() for classes, pt.GaussianNoise() for numbers, pt.Bernoulli() for independent yes-or-no labels"
+)
 MEANT = {
     "classification": "pt.Categorical()",
     "categorical": "pt.Categorical()",

@@ -17,7 +17,9 @@ def check_network(model: object, *, classes: bool = False) -> None:
         UnsupportedNetwork: with what to give instead.
     """
     if isinstance(model, type) and issubclass(model, nn.Module):
-        raise UnsupportedNetwork(f"the network is the class {model.__name__}: write {model.__name__}(...), a value of it.")
+        raise UnsupportedNetwork(
+            f"the network is the class {model.__name__}: write {model.__name__}(...), a value of it."
+        )
     if not isinstance(model, nn.Module):
         raise UnsupportedNetwork(f"the network is a {type(model).__name__}: give a torch.nn.Module.")
     if isinstance(model, nn.DataParallel):
@@ -46,7 +48,7 @@ def check_logits(outputs: Tensor) -> None:
     if outputs.ndim < 2 or outputs.shape[-1] < 2 or outputs.shape[0] < 2 or not outputs.is_floating_point():
         return
     one = (outputs.sum(-1) - 1).abs().max() < 1e-3
-    if bool(one) and bool((outputs >= 0).all()):
+    if bool(one) and bool((outputs > 0).all()):
         raise UnsupportedNetwork(_softmax("its outputs are positive and sum to one"))
 
 

@@ -1,4 +1,4 @@
-"""Why a network does not run on its inputs, said in terms of the layer that failed."""
+"""Why a network does not run on its inputs, said in terms of the layer that failed. Errors of its own stay as they are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from posterity.blocks import run_with
 from posterity.blocks.capture import evaluating
 from posterity.errors import BadData
 
@@ -22,7 +23,7 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
         args: its inputs by position.
         kwargs: its inputs by name.
     Returns:
-        A `BadData` with a remedy where one is known, else None.
+        A `BadData` where the reason is known: another number of features or channels, or another dtype.
     """
     if isinstance(error, torch.OutOfMemoryError):
         return None
@@ -37,18 +38,23 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
                 )
                 stack.callback(hook.remove)
         try:
-            model(*args, **kwargs)
-        except Exception as again:
-            reason = next(iter(str(again).splitlines()), "")
+            trial(model, args, kwargs)
+        except Exception:
+            pass
         else:
             return None
     given = [*_tensors(args), *_tensors(list(kwargs.values()))]
-    return BadData(_sentence(model, given, last[-1] if last else None, reason))
+    told = _sentence(model, given, last[-1] if last else None)
+    return None if told is None else BadData(told)
 
 
-def _sentence(
-    model: nn.Module, given: list[Tensor], last: tuple[str, nn.Module, list[Tensor]] | None, reason: str
-) -> str:
+def trial(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The network's output in a run that leaves no trace: what it writes into buffers goes into copies."""
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    return run_with(model, buffers, tuple(args), kwargs)
+
+
+def _sentence(model: nn.Module, given: list[Tensor], last: tuple[str, nn.Module, list[Tensor]] | None) -> str | None:
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     x = given[0] if given else None
     if x is not None and parameter is not None and x.dtype != parameter.dtype:
@@ -60,9 +66,11 @@ def _sentence(
             )
         if not (last is not None and isinstance(last[1], nn.Embedding)):
             scale = " / 255" if x.dtype == torch.uint8 else ""
-            return f"inputs are whole numbers ({_dtype(x)}) and the network is {want}: convert them with .float(){scale}."
+            return (
+                f"inputs are whole numbers ({_dtype(x)}) and the network is {want}: convert them with .float(){scale}."
+            )
     if last is None:
-        return f"the network does not run on its inputs ({_shapes(given)}): {reason}"
+        return None
     name, layer, got = last
     where = f'layer "{name}" ({type(layer).__name__})'
     seen = f"the network was given {_shapes(given)}; the first number counts examples"
@@ -71,7 +79,7 @@ def _sentence(
             wanted = getattr(layer, attribute, None)
             if wanted is not None and got[0].ndim > 1 and got[0].shape[axis] != wanted:
                 return f"{where} takes {wanted} {unit} and got {got[0].shape[axis]} ({seen})."
-    return f"{where} cannot take {_shapes(got)} ({seen}): {reason}"
+    return None
 
 
 def _shapes(tensors: list[Tensor]) -> str:

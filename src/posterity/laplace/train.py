@@ -222,9 +222,10 @@ def train(
                 )
                 watched = sums.objective if held is None else held_nll
                 if not math.isfinite(watched):
-                    told = held and next(filter(None, (batch.not_finite("held-out batch") for batch in held)), None)
+                    named = (batch.not_finite("held-out batch") for batch in held or ())
                     raise NotFinite(
-                        told or f"the held-out loss after epoch {len(state.epochs)} is {watched}: lower lr, or clip."
+                        next(filter(None, named), None)
+                        or f"the held-out loss after epoch {len(state.epochs)} is {watched}: lower lr, or clip."
                     )
                 rate = optim.param_groups[0]["lr"]
                 state.note(
@@ -342,7 +343,8 @@ class _Goal:
         if not math.isfinite(value):
             told = self.batch.not_finite()
             raise NotFinite(
-                told or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {value}: lower lr, or clip."
+                told
+                or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {value}: lower lr, or clip."
             )
         loss.backward()
         if size > 1:

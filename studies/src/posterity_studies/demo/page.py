@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
+from posterity.pages import document, numbers, panels, svg
 from posterity_studies.demo import showing
 from posterity_studies.demo.methods import METHODS
 from posterity_studies.demo.reading import (
@@ -45,12 +48,7 @@ def page(records: Sequence[Record], five_lines: str, command: str) -> str:
         _limits(records),
         f"<p class='dim small'>Made by <code>{escape(command)}</code>.</p>",
     ]
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        "<meta name=viewport content='width=device-width,initial-scale=1'>"
-        f"<title>A watch meets a new wearer</title><style>{STYLE}</style></head>"
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
-    )
+    return document("A watch meets a new wearer", parts, STYLE)
 
 
 def _numbers(records: Sequence[Record]) -> str:
@@ -65,7 +63,7 @@ def _numbers(records: Sequence[Record]) -> str:
         ),
         ("0", "steps of training on the new wearer: it adapts in a second or two"),
     ]
-    return f"<div class=numbers>{''.join(f'<div><b>{n}</b>{escape(text)}</div>' for n, text in figures)}</div>"
+    return numbers(figures)
 
 
 def _curves(records: Sequence[Record]) -> str:
@@ -80,7 +78,7 @@ def _curves(records: Sequence[Record]) -> str:
         else ""
     )
     return (
-        f"<ul class=key>{items}</ul>{_panels('', figures)}"
+        f"<ul class=key>{items}</ul>{_panels(figures)}"
         f"<p class='dim small'>Mean over {len(wearers(records))} wearers, each met by a recogniser that learned from the others; "
         f"bars are 95 % intervals. What lies below the picture is in the tables.{stored}</p>"
     )
@@ -123,7 +121,7 @@ def _reliability(records: Sequence[Record]) -> str:
         "<p>When it says “90 % sure”, is it right nine times in ten? On the dashed line it is; below, it claims too much. "
         f"Before adapting, after fine-tuning and after adapting with the learned prior ({s} seconds). Pale bars: how many of "
         "the answers.</p>"
-        f"{_panels('three', figures)}"
+        f"{_panels(figures, 'three')}"
     )
 
 
@@ -198,7 +196,7 @@ def _prior(shown: Record) -> str:
         "firmness for every direction in which the weights could move. For a new person the recogniser may move freely where "
         "the nine do not mind, and is held where they do. How much to believe the nine is chosen anew for each wearer, by "
         "leaving out a part of what they showed.</p>"
-        f"<figure class=one>{showing.svg(showing.spectrum(shown), 'spectrum of the prior')}</figure>"
+        f"<figure class=one>{svg(showing.spectrum(shown), 'spectrum of the prior')}</figure>"
         "<p class='dim small'>A few directions are held a thousand times more firmly than most. An isotropic prior would be one "
         "flat line.</p>"
     )
@@ -265,6 +263,5 @@ def _limits(records: Sequence[Record]) -> str:
     )
 
 
-def _panels(kind: str, figures: Sequence[tuple[str, object]]) -> str:
-    drawn = (f"<figure>{showing.svg(figure, name)}</figure>" for name, figure in figures)  # type: ignore[arg-type]
-    return f"<div class='panels {kind}'>{''.join(drawn)}</div>"
+def _panels(figures: Sequence[tuple[str, Figure]], kind: str = "") -> str:
+    return panels((svg(figure, name) for name, figure in figures), kind)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from posterity.plot.canvas import COLOURS as PALETTE
+from posterity.plot.canvas import INK, canvas
 from posterity_studies.demo.methods import METHODS
 from posterity_studies.demo.reading import (
     MEASURES,
@@ -25,17 +24,15 @@ from posterity_studies.demo.reading import (
 )
 from posterity_studies.engine.declaration import Record, Table
 
-# Okabe and Ito's colours, told apart by every kind of colour vision; a shape for each as well.
 COLOURS = {
-    "learned": "#0072b2",
-    "isotropic": "#d55e00",
-    "ensemble": "#8f5bb0",
-    "tuned": "#009e73",
-    "none": "#77777a",
-    "scratch": "#b08900",
+    "learned": PALETTE["blue"],
+    "isotropic": PALETTE["orange"],
+    "ensemble": PALETTE["purple"],
+    "tuned": PALETTE["green"],
+    "none": PALETTE["grey"],
+    "scratch": PALETTE["ochre"],
 }
 SHAPES = {"learned": "o", "isotropic": "s", "ensemble": "v", "tuned": "^", "none": "", "scratch": "D"}
-INK, GRID = "#222223", "#dededf"
 MARK = {1: "▲", -1: "▼", 0: " "}
 KEY = (
     "▲ the learned prior is better than this row, ▼ this row is better, beyond the 95 % interval paired by wearer; "
@@ -85,7 +82,7 @@ def draw(records: Sequence[Record]) -> Figure:
     """NLL and accuracy side by side, with a legend: the figure of the README."""
     figure = Figure(figsize=(9.4, 4.0), layout="constrained")
     for axis, measure in zip(figure.subplots(1, 2), ("nll", "accuracy"), strict=True):
-        _plain(axis)
+        canvas(axis)
         _over_seconds(axis, records, measure)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
@@ -175,38 +172,6 @@ def spectrum(record: Record) -> Figure:
     return figure
 
 
-def svg(figure: Figure, name: str) -> str:
-    """A figure as inline SVG whose colours follow the page's, light or dark. The same figure gives the same text."""
-    # The salt keeps the names inside one drawing apart from those of the page's other drawings.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif"}):
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', f'role="img" aria-label="{name}"', text, count=1)
-    text = re.sub(
-        r'\bid="((?:figure|axes|patch|line2d|text|matplotlib|xtick|ytick|legend|LineCollection|PathCollection)[\w.]*)"',
-        "",
-        text,
-    )
-    text = re.sub(r"(font: [^;\"]*?)'[^\"]*?sans-serif", r"\1system-ui, sans-serif", text)
-    for role, colour in {**COLOURS, "ink": INK, "grid": GRID}.items():
-        text = text.replace(colour, f"var(--{role})")
-    return text
-
-
 def _panel(width: float = 4.6, height: float = 3.3) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
-    axis = figure.subplots()
-    _plain(axis)
-    return figure, axis
-
-
-def _plain(axis: Axes) -> None:
-    axis.grid(True, color=GRID, lw=0.7)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["left", "bottom"]].set_color(INK)
-    axis.tick_params(which="both", colors=INK, labelsize=10)
-    axis.xaxis.label.set(color=INK, size=10.5)
+    return figure, canvas(figure.subplots())

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from posterity.pages import document
 from posterity.version import __version__
 from posterity_studies.engine.declaration import Outcome, Preset, Record, Study, Table, Verdict
 from posterity_studies.engine.report.figures import svg
@@ -40,11 +41,7 @@ def report(studies: Mapping[str, Study], folder: Path) -> str:
         "</nav>",
         *(_section(study, found[study.id], verdicts[study.id]) for study in studies.values()),
     ]
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        "<meta name=viewport content='width=device-width,initial-scale=1'>"
-        f"<title>Posterity: the studies</title><style>{STYLE}</style></head><body><main>{''.join(parts)}</main></body></html>\n"
-    )
+    return document("Posterity: the studies", parts, STYLE)
 
 
 def _found(study: Study, folder: Path) -> Found | None:

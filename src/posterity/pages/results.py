@@ -1,0 +1,234 @@
+"""One page for each kind of result: a fit, predictions, an evaluation, a certificate, a prior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from posterity import plot
+from posterity.gaussian import Gaussian
+from posterity.laplace import History
+from posterity.pacbayes import Certificate
+from posterity.pages.drawings import svg
+from posterity.pages.parts import document, facts, numbers, panels, table
+from posterity.predictive import Prediction, Scores
+from posterity.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROWS = 50
+"""Of predictions that a page shows; the file has all of them."""
+
+
+def fit_page(
+    title: str,
+    story: Mapping[str, str],
+    gaussians: Mapping[str, Gaussian],
+    history: History | None = None,
+    strange: tuple[Tensor, Prediction] | None = None,
+    command: str = "",
+) -> str:
+    """What was learned: facts, how training went, and how firmly the weights are held before and after.
+
+    Args:
+        title: of the page.
+        story: facts by name.
+        gaussians: the prior and the posterior, by name.
+        history: of the training, where there was one.
+        strange: training inputs and what is predicted for them, for a look at the strangest.
+        command: that made the page.
+    Returns:
+        The page's text.
+    """
+    drawn: dict[str, Axes] = {"spectra": plot.spectrum(gaussians)}
+    if history is not None and history.epochs:
+        drawn["training"] = plot.training(history)
+    if strange is not None and strange[1].unknown is not None and _are_images(strange[0]):
+        drawn["strangest training inputs"] = plot.gallery(strange[0], strange[1].unknown)
+    return _page(title, "", [facts(story)], drawn, command)
+
+
+def evaluation_page(
+    title: str,
+    scores: Mapping[str, float],
+    prediction: Prediction,
+    targets: Tensor,
+    classes: Sequence[str] = (),
+    foreign: Tensor | None = None,
+    inputs: Tensor | None = None,
+    command: str = "",
+) -> str:
+    """How good predictions are: figures, and the diagrams people expect.
+
+    Args:
+        title: of the page.
+        scores: figures by name.
+        prediction: for the labelled inputs.
+        targets: their labels, or numbers.
+        classes: names of the classes; empty for a regression.
+        foreign: scores of foreign inputs, to set beside those of the labelled ones.
+        inputs: the labelled inputs; where they are images, the strangest are shown.
+        command: that made the page.
+    Returns:
+        The page's text.
+    """
+    drawn: dict[str, Axes] = {}
+    if classes:
+        probs = prediction.probs
+        drawn["reliability"] = plot.reliability(probs, targets)
+        drawn["accuracy over coverage"] = plot.coverage(probs, targets)
+        drawn["confusion matrix"] = plot.confusion(probs, targets, classes=classes)
+    else:
+        drawn["predictions"] = plot.regression(prediction.mean, prediction.variance, targets)
+    drawn |= _scores(prediction, foreign, inputs, classes)
+    return _page(title, f"On {len(targets):,} examples.", [_figures(scores)], drawn, command)
+
+
+def prediction_page(
+    title: str,
+    names: Sequence[str],
+    prediction: Prediction,
+    classes: Sequence[str] = (),
+    inputs: Tensor | None = None,
+    command: str = "",
+) -> str:
+    """Predictions: the first rows, how sure they are, and the strangest inputs.
+
+    Args:
+        title: of the page.
+        names: of the inputs (files, row numbers).
+        prediction: for them.
+        classes: names of the classes; empty for a regression.
+        inputs: the inputs; where they are images, the strangest are shown.
+        command: that made the page.
+    Returns:
+        The page's text.
+    """
+    rows = []
+    unknown = prediction.unknown
+    for i, name in list(enumerate(names))[:ROWS]:
+        strange = "" if unknown is None else f"{float(unknown[i]):.3f}"
+        if classes:
+            sure, label = prediction.probs[i].max(-1)
+            rows.append(
+                [name, classes[int(label)], f"{float(sure):.3f}", f"{float(prediction.epistemic[i]):.3f}", strange]
+            )
+        else:
+            mean, std = float(prediction.mean[i].flatten()[0]), float(prediction.variance[i].flatten()[0]) ** 0.5
+            rows.append(
+                [
+                    name,
+                    f"{mean:.4g}",
+                    f"± {1.96 * std:.3g}",
+                    f"{float(prediction.epistemic[i].flatten()[0]):.3g}",
+                    strange,
+                ]
+            )
+    columns = (
+        ["input", "class", "sure", "epistemic", "unknown"]
+        if classes
+        else ["input", "mean", "95 %", "epistemic", "unknown"]
+    )
+    caption = f"the first {ROWS} of {len(names):,}" if len(names) > ROWS else ""
+    drawn = _scores(prediction, None, inputs, classes)
+    return _page(title, f"For {len(names):,} inputs.", [], drawn, command, [table(columns, rows, caption)])
+
+
+def certificate_page(title: str, certificate: Certificate, command: str = "") -> str:
+    """A certificate: the bound, where it is lost, and every number that a reviewer needs.
+
+    Args:
+        title: of the page.
+        certificate: to show.
+        command: that made the page.
+    Returns:
+        The page's text.
+    """
+    shown = [
+        (
+            f"≤ {100 * certificate.bound:.1f} %",
+            f"error of {certificate.predictor}, at {100 * certificate.confidence:g} %",
+        ),
+        (f"{100 * certificate.gibbs:.1f} %", "its error on the examples that certify"),
+        (f"{certificate.n:,}", "examples, none of which the prior has seen"),
+    ]
+    drawn = {"where the bound is lost": plot.waterfall(certificate)}
+    said = "" if certificate.bound < 0.5 else "A bound above one half promises little: more examples make it smaller."
+    return _page(title, said, [numbers(shown)], drawn, command, ["<h2>Every number</h2>", facts(certificate.rows())])
+
+
+def prior_page(title: str, story: Mapping[str, str], gaussians: Mapping[str, Gaussian], command: str = "") -> str:
+    """One prior, block by block, or several beside each other.
+
+    Args:
+        title: of the page.
+        story: facts by name.
+        gaussians: the priors, by name.
+        command: that made the page.
+    Returns:
+        The page's text.
+    """
+    only = next(iter(gaussians.values())) if len(gaussians) == 1 else None
+    drawn = {"spectra": plot.spectrum(gaussians if only is None else only)}
+    return _page(title, "", [facts(story)], drawn, command)
+
+
+def _page(
+    title: str, lead: str, top: Sequence[str], drawn: Mapping[str, Axes], command: str, below: Sequence[str] = ()
+) -> str:
+    drawings = [svg(ax.get_figure(root=True), name) for name, ax in drawn.items()]  # type: ignore[arg-type]
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p class=lead>{escape(lead)}</p>" if lead else "",
+        *top,
+        f"<h2>Pictures</h2>{panels(drawings)}" if drawings else "",
+        *below,
+        f"<p class='dim small'>Posterity {escape(__version__)}"
+        + (f", made by <code>{escape(command)}</code>.</p>" if command else ".</p>"),
+    ]
+    return document(title, parts)
+
+
+def _figures(scores: Mapping[str, float]) -> str:
+    first = list(scores.items())[:3]
+    percent = ("accuracy", "inside_95")
+    large = [(f"{100 * v:.1f} %" if name in percent else f"{v:.3f}", NAMES.get(name, name)) for name, v in first]
+    return numbers(large) + facts({NAMES.get(name, name): f"{value:.4f}" for name, value in scores.items()})
+
+
+NAMES = {
+    "accuracy": "of the answers are right",
+    "nll": "mean surprise at the truth, nats (NLL)",
+    "ece": "how far confidence is from being deserved (ECE)",
+    "brier": "Brier score",
+    "calibration_auroc": "how well its doubt finds its own errors (AUROC)",
+    "unknown_auroc": "how well its score finds foreign inputs (AUROC)",
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+    "inside_95": "of the numbers inside the 95 % intervals",
+}
+
+
+def _scores(
+    prediction: Prediction, foreign: Tensor | None, inputs: Tensor | None, classes: Sequence[str]
+) -> dict[str, Axes]:
+    if prediction.unknown is None:
+        return {}
+    drawn = {"scores for unknown inputs": plot.unknown(prediction.unknown, foreign)}
+    if inputs is not None and _are_images(inputs):
+        labels = [classes[int(i)] for i in prediction.labels] if classes else None
+        drawn["the strangest inputs"] = plot.gallery(inputs, prediction.unknown, labels=labels)
+    return drawn
+
+
+def _are_images(x: Tensor) -> bool:
+    return x.ndim == 4 and x.shape[1] in (1, 3)
+
+
+def scores_of(found: Scores) -> dict[str, float]:
+    """Figures of a classifier by name, without those that cannot be told."""
+    return {name: value for name, value in vars(found).items() if value == value}

@@ -1,0 +1,27 @@
+"""Pictures of what was learned: each function takes matplotlib axes, or makes some, and gives them back.
+
+matplotlib is loaded when a picture is drawn: `pip install "posterity[plot]"`.
+"""
+
+from posterity.plot.certificates import waterfall
+from posterity.plot.classes import confusion, coverage, reliability
+from posterity.plot.curves import cold_posterior, small_data, training
+from posterity.plot.matrices import continual
+from posterity.plot.regression import regression
+from posterity.plot.spectra import spectrum
+from posterity.plot.unknown import gallery, unknown
+
+__all__ = [
+    "cold_posterior",
+    "confusion",
+    "continual",
+    "coverage",
+    "gallery",
+    "regression",
+    "reliability",
+    "small_data",
+    "spectrum",
+    "training",
+    "unknown",
+    "waterfall",
+]

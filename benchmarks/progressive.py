@@ -50,7 +50,7 @@ RESNET = Workload("resnet10", ("layer*.0.downsample.0",), 64, 1, 40)
 def learner(load: Workload, columns: int) -> BPNN:
     """A learner with as many columns as said, never trained: what they know does not matter to what they cost."""
     model, _, _ = load.make()
-    made = BPNN(model, isotropic(model, 1.0, "model"), load.laterals, scaling=Scales())
+    made = BPNN(model, isotropic(model, 1.0, "model"), load.laterals, scales=Scales())
     for t in range(columns):
         column = made.architecture.grow([one.column for one in made.learned], 10, t)
         network = Network([*(one.column for one in made.learned), column], made.architecture.laterals, past=t)
@@ -102,7 +102,7 @@ def jobs(load: Workload, t: int, kept: bool) -> Jobs:
 def lateral_share(load: Workload) -> float:
     """Multiplications of a full set of lateral layers from one column, in forwards of a column."""
     model, x, _ = load.make()
-    made = BPNN(model, isotropic(model, 1.0, "model"), load.laterals, scaling=Scales())
+    made = BPNN(model, isotropic(model, 1.0, "model"), load.laterals, scales=Scales())
     counts: dict[str, int] = {}
 
     def count(name: str, module: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:

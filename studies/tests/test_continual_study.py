@@ -35,7 +35,7 @@ def test_every_kind_of_learner_has_a_course(kind: str) -> None:
     strong, weak = learned_prior(model), learned_prior(model).tempered(10.0)
     methods = {
         "bpnn": lambda: Method(
-            BPNN(model, strong, LATERALS, HEAD, training=QUICK, samples=4, scaling=Scales()),
+            BPNN(model, strong, LATERALS, HEAD, training=QUICK, samples=4, scales=Scales()),
             priors=[strong, weak],
         ),
         "pnn": lambda: Method(

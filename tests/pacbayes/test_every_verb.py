@@ -66,7 +66,7 @@ def by_split(s: Scene) -> pt.Gaussian:
 
 
 def by_columns(s: Scene) -> pt.Gaussian:
-    learner = pt.BPNN(s.model, s.prior, ["0"], "2", training=QUICK, scaling=pt.Scales())
+    learner = pt.BPNN(s.model, s.prior, ["0"], "2", training=QUICK, scales=pt.Scales())
     learner.learn(pt.Task("a", coins(40, 3), D, None, 2), progress=False)
     column = learner.learned[0].posterior
     names = {name: name.removeprefix("columns.0.") for name in column.blocks}

@@ -191,7 +191,7 @@ def test_validation_data_counts_as_seen():
 
 def columns(prior, **options):
     model = linear()
-    return pt.BPNN(model, prior, ["0"], "2", training=QUICK, scaling=pt.Scales(), **options)
+    return pt.BPNN(model, prior, ["0"], "2", training=QUICK, scales=pt.Scales(), **options)
 
 
 def task(name, train, validation):

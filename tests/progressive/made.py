@@ -56,7 +56,7 @@ def learned_prior(model: nn.Module, seed: int = 0) -> Gaussian:
 
 def bpnn(**options: object) -> BPNN:
     model = network()
-    given = {"training": QUICK, "samples": 10, "scaling": Scales()} | options
+    given = {"training": QUICK, "samples": 10, "scales": Scales()} | options
     return BPNN(model, learned_prior(model), LATERALS, HEAD, **given)  # type: ignore[arg-type]
 
 

@@ -89,7 +89,7 @@ def tasks(x: Tensor) -> list[Task]:
 def test_three_columns_learn_predict_and_stay_as_they_are(name: str) -> None:
     model, laterals, head, x = case(name)
     prior = isotropic(model, 10.0, "model")
-    learner = BPNN(model, prior, laterals, head, estimator=KFAC(), training=QUICK, samples=4, scaling="evidence")
+    learner = BPNN(model, prior, laterals, head, estimator=KFAC(), training=QUICK, samples=4, scales="evidence")
     before: dict[str, Tensor] = {}
     for task in tasks(x):
         learned = learner.learn(task, progress=False)
@@ -128,7 +128,7 @@ def test_lenet5_of_the_paper_has_its_laterals_where_the_paper_has_them() -> None
 def test_batch_statistics_stay_at_the_models_in_a_bayesian_column() -> None:
     model, laterals, head, x = case("resnet")
     prior = isotropic(model, 10.0, "model")
-    learner = BPNN(model, prior, laterals, head, estimator=KFAC(), training=QUICK, samples=2, scaling=Scales())
+    learner = BPNN(model, prior, laterals, head, estimator=KFAC(), training=QUICK, samples=2, scales=Scales())
     learned = learner.learn(tasks(x)[0], progress=False)
     for (name, before), (_, after) in zip(model.named_buffers(), learned.column.module.named_buffers(), strict=True):
         assert torch.equal(before, after), name
@@ -142,7 +142,7 @@ def test_frozen_parts_are_shared_by_all_columns_and_not_copied() -> None:
     for part in (model.conv1, model.bn1):
         part.requires_grad_(False)
     flat = isotropic(model, 10.0, "model")
-    learner = BPNN(model, flat, laterals, head, estimator=KFAC(), training=QUICK, samples=2, scaling=Scales())
+    learner = BPNN(model, flat, laterals, head, estimator=KFAC(), training=QUICK, samples=2, scales=Scales())
     for task in tasks(x)[:2]:
         learner.learn(task, progress=False)
     assert all(one.column.module.conv1 is model.conv1 for one in learner.learned)

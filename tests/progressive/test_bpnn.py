@@ -46,7 +46,7 @@ def test_earlier_tasks_are_bit_identical_after_every_later_one() -> None:
 
 
 def test_lateral_priors_are_the_posteriors_they_come_from_with_their_scales() -> None:
-    learner = bpnn(scaling=Scales(alpha=2.0, beta=0.5, temperature=0.1))
+    learner = bpnn(scales=Scales(alpha=2.0, beta=0.5, temperature=0.1))
     for number in range(3):
         learner.learn(task(number), progress=False)
     for i in (0, 1):
@@ -59,7 +59,7 @@ def test_lateral_priors_are_the_posteriors_they_come_from_with_their_scales() ->
                 prior.precision[name].dense(), source.precision[f"columns.{i}.{path}"].dense(), rtol=1e-12, atol=0
             )
     # The temperature is in it: the source's precision is divided by 0.1.
-    source, again = learner.learned[0], bpnn(scaling=Scales(alpha=2.0, beta=0.5))
+    source, again = learner.learned[0], bpnn(scales=Scales(alpha=2.0, beta=0.5))
     again.learn(task(0), progress=False)
     warm = again.learned[0].posterior.precision["columns.0.2"].trace()
     torch.testing.assert_close(source.posterior.precision["columns.0.2"].trace(), warm / 0.1, rtol=1e-9, atol=0)
@@ -130,7 +130,7 @@ def test_only_new_blocks_count_in_the_divergence() -> None:
 
 
 def test_the_trace_of_frozen_columns_is_in_the_risk_that_scales_are_tuned_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = bpnn(scaling="catoni")
+    learner = bpnn(scales="catoni")
     learner.learn(task(0), progress=False)
     bare: list[Landscape] = []
     tuned: list[Landscape] = []
@@ -164,7 +164,7 @@ def test_the_trace_of_a_column_is_that_of_its_fisher_and_covariance() -> None:
 
 @pytest.mark.parametrize("scaling", ["evidence", "mcallester", "maurer"])
 def test_every_way_of_scaling_learns(scaling: str) -> None:
-    learner = bpnn(scaling=scaling)
+    learner = bpnn(scales=scaling)
     for number in range(2):
         learner.learn(task(number), progress=False)
     assert learner.learned[1].kl > 0
@@ -217,7 +217,7 @@ def test_a_stream_learns_something_and_forgets_nothing() -> None:
 
 def test_saved_and_loaded_with_twelve_columns_the_draws_are_the_same(tmp_path: Path) -> None:
     model = network()
-    options = {"training": {"epochs": 1, "lr": 1e-2}, "samples": 10, "scaling": Scales(), "estimator": KFAC()}
+    options = {"training": {"epochs": 1, "lr": 1e-2}, "samples": 10, "scales": Scales(), "estimator": KFAC()}
     learner = BPNN(model, learned_prior(model), ["2"], HEAD, **options)
     for number in range(12):
         learner.learn(task(number, n=16), progress=False)
@@ -311,7 +311,7 @@ def test_a_learner_of_another_network_or_with_damaged_files_is_refused(tmp_path:
 def test_a_file_of_another_learner_is_refused(tmp_path: Path, file: str) -> None:
     """Each file is whole: only the page can tell that it does not belong here."""
     for folder, seed in (("one", 0), ("two", 1)):
-        learner = bpnn(seed=seed, scaling=Scales(temperature=1 + seed))
+        learner = bpnn(seed=seed, scales=Scales(temperature=1 + seed))
         learner.prior = learner.prior.tempered(1 + seed)
         for number in range(2):
             learner.learn(task(number), progress=False)
@@ -381,7 +381,7 @@ def test_a_certificate_counts_the_divergence_of_new_blocks_alone() -> None:
 
 def test_prior_of_a_learned_prior_keeps_what_it_has_seen() -> None:
     model = network()
-    learner = BPNN(model, learned_prior(model), LATERALS, HEAD, training=QUICK, scaling=Scales())
+    learner = BPNN(model, learned_prior(model), LATERALS, HEAD, training=QUICK, scales=Scales())
     learner.learn(task(0), progress=False)
     assert learner.prior_of("task 0").provenance.vouchers == ("drawn at random",)
     assert learner.prior_of("task 0").provenance.count == 0

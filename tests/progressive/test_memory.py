@@ -122,7 +122,7 @@ def test_earlier_columns_run_a_few_times_for_each_example_and_no_further_than_th
 
 
 def test_without_laterals_earlier_columns_do_not_run() -> None:
-    learner = BPNN(network(), learned_prior(network()), [], HEAD, training=LONG, scaling=Scales())
+    learner = BPNN(network(), learned_prior(network()), [], HEAD, training=LONG, scales=Scales())
     learner.learn(task(0), progress=False)
     calls: list[int] = []
     counted(learner.learned[0].column.module, calls)

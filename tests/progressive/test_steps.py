@@ -90,7 +90,7 @@ def test_of_several_priors_the_one_of_least_validation_loss_is_taken() -> None:
     # One holds the weights where they are, the other lets them learn.
     rigid, free = learned_prior(model).tempered(1e-9), learned_prior(model).tempered(10.0)
     options = {"epochs": 30, "lr": 2e-2, "batch_size": 64}
-    learner = BPNN(model, rigid, LATERALS, HEAD, training=options, samples=5, scaling=Scales())
+    learner = BPNN(model, rigid, LATERALS, HEAD, training=options, samples=5, scales=Scales())
     learned = learner.draft(task(0, n=128), prior=[rigid, free], progress=False)
     assert learned.prior.precision["columns.0.2"] is free.precision["2"]
     assert learner.tasks == ()
@@ -103,7 +103,7 @@ def test_of_several_priors_the_one_of_least_validation_loss_is_taken() -> None:
 
 def test_a_prior_around_zero_does_not_start_a_column_at_zero() -> None:
     model = network()
-    learner = BPNN(model, isotropic(model, 1.0), LATERALS, HEAD, training={"epochs": 1, "lr": 1e-9}, scaling=Scales())
+    learner = BPNN(model, isotropic(model, 1.0), LATERALS, HEAD, training={"epochs": 1, "lr": 1e-9}, scales=Scales())
     learned = learner.learn(task(0), progress=False)
     torch.testing.assert_close(learned.column.module[0].weight, model[0].weight, rtol=0, atol=1e-6)  # type: ignore[index]
     other = bpnn(training={"epochs": 1, "lr": 1e-9})

@@ -91,7 +91,7 @@ def read_prior(folder: Path) -> None:
 
 
 def make_learner(folder: Path) -> None:
-    learner = pt.BPNN(network(), pt.isotropic(network()), ["0"], "2", training=QUICK, scaling=pt.Scales())
+    learner = pt.BPNN(network(), pt.isotropic(network()), ["0"], "2", training=QUICK, scales=pt.Scales())
     learner.learn(pt.Task("a", data(), data(8, 1), None, 2), progress=False)
     learner.save(folder / "learner")
 

@@ -47,7 +47,7 @@ def save(folder: Path, rounds: int) -> None:
 def learner(folder: Path, rounds: int) -> None:
     """A learner that grows by a column a round, as far as it has not been saved."""
     training = {"epochs": 1, "lr": 0.05, "batch_size": 64}
-    options: dict[str, Any] = {"training": training, "scaling": pt.Scales()}
+    options: dict[str, Any] = {"training": training, "scales": pt.Scales()}
     if (folder / "learner" / "learner.json").exists():
         found = pt.BPNN.load(folder / "learner", network())
     else:

@@ -17,11 +17,12 @@ from posterity.blocks.capture import evaluating
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.errors import DidNotConverge, UnsupportedLayer
+from posterity.kernel.downdated import without_themselves
 from posterity.kernel.function_space import FunctionSpace
 from posterity.kernel.jacobian import Jacobian, Rows
 from posterity.kernel.kernels import Kernel
 from posterity.kernel.latent import DECREASE, STEPS, Latent, symmetric
-from posterity.kernel.leave_one_out import LeftOut, downdate
+from posterity.kernel.leave_one_out import LeftOut
 from posterity.kernel.strength import Strength
 
 
@@ -191,7 +192,5 @@ def gauss_newton(
 
 def left_out_some(latent: Latent, likelihood: Likelihood, targets: Tensor, some: Int[Tensor, " m"]) -> LeftOut:
     """Leave-one-out for some of the training examples alone: each costs as much as a prediction."""
-    outputs = latent.outputs[some]
-    covariance = downdate(latent.blocks(some[:, None]), likelihood.fisher_root(outputs))
-    gradient = likelihood.residual(outputs, targets[some])
-    return LeftOut(outputs + (covariance @ gradient[..., None]).squeeze(-1), covariance)
+    seen = LeftOut(latent.outputs[some], latent.blocks(some[:, None]))
+    return without_themselves(seen, likelihood, targets[some])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +11,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored
+from posterity.algebra import Floored, JointEigen
 from posterity.blocks import find_blocks, named, run_with, write_blocks
-from posterity.curvature import KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
+from posterity.curvature import EKFAC, KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
 from posterity.curvature.past import past_of, sign
 from posterity.curvature.provenance import Provenance, together
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
+from posterity.gaussian.frozen import FrozenState
+from posterity.kernel import Calibration
 from posterity.laplace import History, Scales, tune_strength, update
 from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.train import evaluate
@@ -28,6 +31,7 @@ from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
 from posterity.progressive.learner import ColumnLearner, seed_of
+from posterity.progressive.left_out import TAUS, column_calibration
 from posterity.progressive.memory import POOL
 from posterity.progressive.metrics import gathered, judged
 from posterity.progressive.network import Network, _Past
@@ -38,8 +42,9 @@ from posterity.progressive.training import MEMORY_LIMIT, prior_adam, train_colum
 TRIES = POOL
 """Draws by which temperatures are compared: as many as can be kept of earlier columns."""
 
-Scaling = Scales | Literal["evidence"] | BoundName
-"""How a column's α, β, τ are chosen: given, of greatest evidence, or of least bound estimate."""
+Scaling = Scales | Literal["loo", "evidence"] | BoundName
+"""How a column's α, β, τ are chosen: by leave-one-out (τ, with α = β = 1), given, of greatest evidence, or of least bound
+estimate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +60,8 @@ class Learned:
     trace: float
     """tr(F Σ) of the new blocks, an example: what this column adds to the approximate risk of all later ones."""
     history: History | None = None
+    calibration: Calibration | None = None
+    """τ, which the posterior has already, and the temperature of the probabilities: where leave-one-out chose them."""
 
     @property
     def kl(self) -> float:
@@ -65,7 +72,9 @@ class Learned:
 class BPNN(ColumnLearner[Learned]):
     """A column for each task, with a learned prior for its layers and posteriors of earlier columns for its laterals.
 
-    While a column learns, earlier ones are drawn from their posteriors, a draw for each batch; all are drawn when predicting.
+    While a column learns, earlier ones are drawn from their posteriors, a draw for each batch. How wide its own posterior is, and
+    how soft its probabilities, is chosen by leave-one-out on its training examples, with earlier columns at their means: no
+    validation data is needed.
     Only the new blocks have curvature, scales and a share in the KL divergence. A column starts at its prior's mean, or at the
     model's weights where that is zero. Batch statistics stay at the model's. Earlier tasks stay bit-identical.
 
@@ -74,9 +83,11 @@ class BPNN(ColumnLearner[Learned]):
         prior: the learned prior of the layers of every column.
         laterals: the layers where earlier columns lead in, as paths or patterns.
         head: the layer that each task has in its own size; the last linear one by default.
-        estimator: of the curvature; `KFOC()` by default.
-        scaling: how α, β and τ of a column are chosen: `Scales`, "evidence", or the name of the bound to be least.
-        temperatures: with several, the new blocks take the one of least validation NLL.
+        estimator: of the curvature; by default `EKFAC()` where leave-one-out chooses, else `KFOC()`, the paper's.
+        scales: how α, β and τ of a column are chosen: "loo" (leave-one-out), "evidence", the name of the bound to be least
+            ("catoni", "mcallester", "maurer"), or `Scales` that are given.
+        temperatures: the new blocks take one of these: by leave-one-out where `scales` is "loo" (from 1e-6 to 1 by default),
+            else the one of least validation NLL (1 by default).
         head_precision: of the isotropic prior of a head that the learned prior does not have.
         samples: draws of a prediction.
         backbone: a frozen module that runs once before all columns.
@@ -99,8 +110,8 @@ class BPNN(ColumnLearner[Learned]):
         head: str | None = None,
         *,
         estimator: Estimator | None = None,
-        scaling: Scaling = "catoni",
-        temperatures: Sequence[float] = (1.0,),
+        scales: Scaling = "loo",
+        temperatures: Sequence[float] | None = None,
         head_precision: float = 1.0,
         samples: int = 100,
         backbone: nn.Module | None = None,
@@ -110,7 +121,10 @@ class BPNN(ColumnLearner[Learned]):
     ) -> None:
         self.architecture = Architecture.of(model, laterals, head)
         self.prior = prior if prior.is_compressed else prior.compress()
-        self.estimator, self.scaling, self.temperatures = estimator or KFOC(), scaling, tuple(temperatures)
+        if temperatures is None:
+            temperatures = TAUS if scales == "loo" else (1.0,)
+        self.estimator = estimator or default_estimator(scales)
+        self.scales, self.temperatures = scales, tuple(temperatures)
         self.head_precision, self.samples, self.backbone = head_precision, samples, backbone
         self.training, self.memory_limit, self.seed = dict(training or {}), memory_limit, seed
         # A prior that does not fit shows here, not after the first task has come.
@@ -132,21 +146,44 @@ class BPNN(ColumnLearner[Learned]):
     ) -> Learned:
         """Learn a column without adding it, which `adopt` does.
 
-        Of several priors (of other strengths, say) the one whose MAP network has the least validation NLL is taken; but then the
-        prior has seen the validation data, which a certificate must not use.
+        Of several priors (of other strengths, say) the one with the least left-out NLL is taken, or, where `scales` is not
+        "loo", the one whose MAP network has the least validation NLL. Then the prior has seen the data that chose, and a
+        certificate on it pays.
         """
         self._accept(task)
         priors = [prior or self.prior] if prior is None or isinstance(prior, Gaussian) else list(prior)
-        if len(priors) > 1 and task.validation is None:
+        by = task.train if self.scales == "loo" else task.validation
+        if len(priors) > 1 and by is None:
             raise NoData(f'task "{task.name}" has no validation data to choose among {len(priors)} priors by.')
         seed = seed_of(self.seed, len(self.learned), generator)
         trials = [self._trained(task, candidate, seed, progress) for candidate in priors]
-        best = min(trials, key=lambda trial: _held_out(trial, task)) if len(trials) > 1 else trials[0]
-        own, network = best.prior, best.network
+        if self.scales == "loo":
+            settled = [self._settled(trial, task, seed, progress) for trial in trials]
+            best = min(settled, key=lambda found: found.nll)
+        else:
+            trial = min(trials, key=lambda trial: _held_out(trial, task)) if len(trials) > 1 else trials[0]
+            best = self._settled(trial, task, seed, progress)
+        own, posterior = best.trial.prior, best.posterior
         if len(priors) > 1:
-            assert task.validation is not None
-            chosen = own.provenance.chose("the prior", options=len(priors), by=Provenance.of(task.validation))
-            own = own.with_provenance(chosen)
+            assert by is not None
+            own = own.with_provenance(own.provenance.chose("the prior", options=len(priors), by=Provenance.of(by)))
+        traces = [posterior.precision[n].trace_of(best.curvature[n].to(dtype=torch.float64)) for n in own.blocks]
+        trace = float(torch.stack([found.double() for found in traces]).sum()) / best.curvature.count
+        return Learned(
+            task.name,
+            task.likelihood,
+            task.classes,
+            best.trial.column,
+            own,
+            posterior,
+            trace,
+            best.trial.history,
+            best.calibration,
+        )
+
+    def _settled(self, trial: _Trial, task: Task, seed: int, progress: bool) -> _Settled:
+        """How sure a trained column is: its curvature, scales and temperature."""
+        own, network = trial.prior, trial.network
         curvature = estimate(
             network,
             task.train,
@@ -157,11 +194,14 @@ class BPNN(ColumnLearner[Learned]):
             generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
         )
-        posterior = update(own, network, curvature, self._scales(own, network, curvature), join=_join(own))
-        posterior = posterior.tempered(self._best_temperature(posterior, best.column, task, seed))
-        traces = [posterior.precision[n].trace_of(curvature[n].to(dtype=torch.float64)) for n in own.blocks]
-        trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
-        return Learned(task.name, task.likelihood, task.classes, best.column, own, posterior, trace, best.history)
+        posterior = update(own, network, curvature, self._scales(own, network, curvature), join=_join(own, curvature))
+        # What a column shares with the model is told by the learner's own folder.
+        posterior = replace(posterior, frozen=FrozenState())
+        if self.scales != "loo":
+            temperature = self._best_temperature(posterior, trial.column, task, seed)
+            return _Settled(trial, curvature, posterior.tempered(temperature))
+        calibration, nll = self._left_out(own, posterior, trial.column, task)
+        return _Settled(trial, curvature, posterior.tempered(calibration.tau), calibration, nll)
 
     def _trained(self, task: Task, prior: Gaussian, seed: int, progress: bool) -> _Trial:
         """A new column at the mode of its posterior."""
@@ -203,14 +243,23 @@ class BPNN(ColumnLearner[Learned]):
         As in the paper, each frozen column's trace is the one of its own task; here by the example, since a Fisher
         information summed over another number of examples is not in the units of this one.
         """
-        match self.scaling:
+        match self.scales:
             case Scales():
-                return self.scaling
+                return self.scales
+            case "loo":
+                return Scales()
             case "evidence":
                 return tune_strength(prior, network, curvature)
         landscape = Landscape.of(prior, network, curvature)
         frozen = sum(entry.trace for entry in self.learned) * curvature.count
-        return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scaling).scales
+        return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scales).scales
+
+    def _left_out(self, own: Gaussian, posterior: Gaussian, column: Column, task: Task) -> tuple[Calibration, float]:
+        """Width and softness of the new column, by its training examples, and their left-out NLL."""
+        earlier = [entry.column for entry in self.learned]
+        network = self._network([*earlier, column], past=len(earlier)).eval()
+        size = self.training.get("batch_size", 256)
+        return column_calibration(network, own, posterior, task.train, task.likelihood, self.temperatures, size)
 
     def _best_temperature(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
         """The one of least validation NLL, each tried on the same draws."""
@@ -271,33 +320,39 @@ class BPNN(ColumnLearner[Learned]):
         *,
         generator: torch.Generator | None = None,
         samples: int | None = None,
-        method: Literal["sampled", "linearised"] = "sampled",
+        method: Literal["sampled", "linearised"] | None = None,
         keep_draws: bool = False,
     ) -> Prediction:
-        """The predictive distribution of a task, over draws of all columns that feed it.
+        """The predictive distribution of a task.
+
+        Where leave-one-out chose its width, it is that of the task's own column, made linear in its weights, with earlier columns
+        at their means: what was chosen for. Otherwise, and with `method`, it is over all columns that feed the task.
 
         Args:
             x: inputs, a tensor or what the network takes by name.
             task: the name of a task that was learned.
             generator: of the draws.
             samples: how many draws; the learner's own number by default.
-            method: "sampled" or "linearised", as for `pt.predict`.
+            method: "sampled" or "linearised" over all columns, as for `pt.predict`.
             keep_draws: whether to keep the outputs of every draw.
         Returns:
             A `Prediction`.
         Raises:
             UnknownTask: if no task of this name was learned.
         """
-        likelihood = self.learned[self._number(task)].likelihood
+        entry = self.learned[self._number(task)]
+        options: dict[str, Any] = {
+            "samples": samples or self.samples,
+            "generator": generator,
+            "keep_draws": keep_draws,
+        }
+        found = entry.calibration
+        if method is None and found is not None:
+            # As wide as it was before the temperature, which the calibration brings back: unknown inputs want the full width.
+            own = entry.posterior.tempered(1 / found.tau)
+            return predict(self.network(task), own, x, entry.likelihood, calibration=found, **options)
         return predict(
-            self.network(task),
-            self.posterior(task),
-            x,
-            likelihood,
-            samples=samples or self.samples,
-            method=method,
-            generator=generator,
-            keep_draws=keep_draws,
+            self.network(task), self.posterior(task), x, entry.likelihood, method=method or "sampled", **options
         )
 
     def certify(
@@ -360,11 +415,29 @@ class _Trial:
     history: History
 
 
+@dataclass(frozen=True, eq=False)
+class _Settled:
+    """A column at its mode, and how sure it is."""
+
+    trial: _Trial
+    curvature: Curvature
+    posterior: Gaussian
+    calibration: Calibration | None = None
+    nll: float = math.inf
+    """Of left-out examples, where these were looked at."""
+
+
 def _held_out(trial: _Trial, task: Task) -> float:
     assert task.validation is not None
     return evaluate(trial.network, batches(task.validation, 1024), task.likelihood)[0]
 
 
-def _join(prior: Gaussian) -> Join:
-    """Priors in one eigenframe stay so; Kronecker pairs, the paper's form, are joined as the paper does."""
-    return "frame" if any(isinstance(matrix, Floored) for matrix in prior.precision.values()) else "sum"
+def default_estimator(scales: Scaling) -> Estimator:
+    """Leave-one-out wants a curvature whose trace is true; the paper's ways have the paper's."""
+    return EKFAC() if scales == "loo" else KFOC()
+
+
+def _join(prior: Gaussian, curvature: Curvature) -> Join:
+    """What is in one eigenframe stays so; Kronecker pairs, the paper's form, are joined as the paper does."""
+    matrices = [*prior.precision.values(), *(curvature[name] for name in prior.blocks)]
+    return "frame" if any(isinstance(matrix, Floored | JointEigen) for matrix in matrices) else "sum"

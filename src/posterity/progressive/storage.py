@@ -23,13 +23,14 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from posterity.curvature import KFOC, Bernoulli, Categorical, GaussianNoise, Likelihood
+from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.errors import BadLearnerFile, BadPriorFile, PosterityError
 from posterity.files import write_whole
 from posterity.fingerprint import fingerprint
 from posterity.gaussian import load as load_gaussian
+from posterity.kernel import Calibration
 from posterity.laplace import Scales
-from posterity.progressive.bpnn import BPNN, Learned
+from posterity.progressive.bpnn import BPNN, Learned, default_estimator
 from posterity.progressive.column import Column
 from posterity.progressive.prior import own_block
 
@@ -60,6 +61,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
                 "classes": entry.classes,
                 "likelihood": _likelihood_to_json(entry.likelihood),
                 "trace": entry.trace,
+                "calibration": _calibration_to_json(entry.calibration),
                 "mark": mark,
                 "files": {kind: _sha256(root / _name(number, kind)) for kind in KINDS},
             }
@@ -96,7 +98,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
             "samples": _typed(page, "samples", int),
             "memory_limit": _typed(page, "memory_limit", int),
             "temperatures": tuple(float(t) for t in _typed(page, "temperatures", list)),
-            "scaling": _scaling(page["scaling"]),
+            "scales": _scaling(page["scaling"]),
             "training": dict(_typed(page, "training", dict)),
         }
         laterals = [_typed({"a lateral": name}, "a lateral", str) for name in _typed(page, "laterals", list)]
@@ -107,7 +109,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise _bad(root, f"{PAGE} is not a learner's page ({type(error).__name__}: {error})") from error
     given = options.get("training") or {}
-    if "estimator" not in options and estimator != repr(KFOC()):
+    if "estimator" not in options and estimator != repr(default_estimator(settings["scales"])):
         raise _bad(root, f"it was learned with {estimator[:100]}, which has to be given again: estimator=...")
     if missing := [name for name in to_be_given if name not in given]:
         raise _bad(root, f"its training had {missing}, which a file cannot hold: give them in training=...")
@@ -156,7 +158,8 @@ def _column(learner: BPNN, root: Path, number: int, entry: Mapping[str, Any]) ->
                 )
             tensor.copy_(state[name])
     likelihood, trace = _likelihood(entry["likelihood"]), float(_typed(entry, "trace", int | float))
-    return Learned(task, likelihood, classes, column, prior, posterior, trace)
+    calibration = _calibration(entry.get("calibration"))
+    return Learned(task, likelihood, classes, column, prior, posterior, trace, None, calibration)
 
 
 def _own_state(column: Column, template: nn.Module) -> dict[str, Tensor]:
@@ -246,7 +249,8 @@ def _name(number: int, kind: str) -> str:
 
 def _mark(entry: Learned) -> str:
     """Differs between columns: over its means, and the traces of its precisions."""
-    parts: list[str | Tensor] = [repr((entry.task, entry.classes, entry.likelihood, entry.trace))]
+    told = (entry.task, entry.classes, entry.likelihood, entry.trace, entry.calibration)
+    parts: list[str | Tensor] = [repr(told)]
     for gaussian in (entry.prior, entry.posterior):
         parts.append(repr(gaussian))
         for name, mean in gaussian.mean.items():
@@ -287,16 +291,29 @@ def _likelihood(raw: Any) -> Likelihood:
     raise ValueError(f"there is no likelihood {raw!r}")
 
 
+def _calibration_to_json(calibration: Calibration | None) -> list[float] | None:
+    return None if calibration is None else [calibration.tau, calibration.temperature]
+
+
+def _calibration(raw: Any) -> Calibration | None:
+    match raw:
+        case None:
+            return None
+        case [float(tau) | int(tau), float(temperature) | int(temperature)] if tau > 0 and temperature >= 1:
+            return Calibration(float(tau), float(temperature))
+    raise ValueError(f"there is no calibration {raw!r}")
+
+
 def _scaling_to_json(learner: BPNN) -> Any:
-    if not isinstance(learner.scaling, Scales):
-        return learner.scaling
-    s = learner.scaling
+    if not isinstance(learner.scales, Scales):
+        return learner.scales
+    s = learner.scales
     return [dict(x) if isinstance(x, Mapping) else x for x in (s.alpha, s.beta, s.temperature)]
 
 
 def _scaling(raw: Any) -> Any:
     if isinstance(raw, list):
         return Scales(*raw)
-    if raw not in ("evidence", "catoni", "mcallester", "maurer"):
+    if raw not in ("loo", "evidence", "catoni", "mcallester", "maurer"):
         raise ValueError(f"there is no scaling {raw!r}")
     return raw

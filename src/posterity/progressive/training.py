@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import DiagonalMatrix, Kronecker, KroneckerSum, Matrix, ScaledIdentity
+from posterity.algebra import DiagonalMatrix, Floored, JointEigen, Kronecker, KroneckerSum, Matrix, ScaledIdentity
 from posterity.blocks import Block, find_blocks, named
 from posterity.curvature import Data
 from posterity.curvature.batches import is_pair
@@ -140,10 +140,18 @@ def _turn(precision: Matrix, network: nn.Module) -> Turn:
         values = precision.scale if isinstance(precision, ScaledIdentity) else precision.values
         short = values.double().rsqrt().clamp_max(1).to(like)
         return (lambda g: g * short), (lambda u: u * short)
+    if isinstance(precision, Floored) and isinstance(precision.curvature, JointEigen):
+        frame = precision.curvature
+        values = precision.share * frame.values.double() + precision.floor
+        left, right = frame.left.matrix.to(like), frame.right.matrix.to(like)
+        return _turned(left, right, values.clamp_min(1).rsqrt().to(like))
     pair = precision.terms[0] if isinstance(precision, KroneckerSum) and len(precision.terms) == 1 else precision
     if not isinstance(pair, Kronecker):
         return (lambda g: g), (lambda u: u)
     (a, left), (b, right) = (torch.linalg.eigh(side.double()) for side in (pair.left, pair.right))
     spread = (a[:, None] * b[None, :]).clamp_min(1).rsqrt().to(like)
-    left, right = left.to(like), right.to(like)
+    return _turned(left.to(like), right.to(like), spread)
+
+
+def _turned(left: Tensor, right: Tensor, spread: Tensor) -> Turn:
     return (lambda g: (left.mT @ g @ right) * spread), (lambda u: left @ (u * spread) @ right.mT)

@@ -16,7 +16,8 @@ from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, 
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, Inconsistent
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, LeftOut, Link, calibrate, downdate, residual_noise
+from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
+from posterity.kernel.downdated import without_themselves
 from posterity.laplace import Scales, isotropic, tune_strength, update
 from posterity.laplace.frozen import with_frozen
 from posterity.predictive.inputs import Inputs, input_batches
@@ -238,7 +239,7 @@ def calibrated(
     left_out, answers = LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
     if validation is None:
         try:
-            left_out = _left_out(left_out, likelihood, answers)
+            left_out = without_themselves(left_out, likelihood, answers)
         except Inconsistent as error:
             log.info("predictions are the network's own: %s", error)
             return Calibration(0.0, 1.0)
@@ -250,10 +251,3 @@ def _have_positions(model: nn.Module, batch: Batch) -> bool:
     """Whether an example has more than one vector of outputs, such as one for each token."""
     with evaluating(model):
         return batch.outputs(model).ndim != 2
-
-
-def _left_out(seen: LeftOut, likelihood: Likelihood, targets: torch.Tensor) -> LeftOut:
-    """From outputs that have seen an example to those that have not: one downdate and one Newton step."""
-    covariance = downdate(seen.covariance, likelihood.fisher_root(seen.mean))
-    gradient = likelihood.residual(seen.mean, targets)
-    return LeftOut(seen.mean + (covariance @ gradient[..., None]).squeeze(-1), covariance)

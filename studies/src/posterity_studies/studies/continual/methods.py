@@ -66,7 +66,7 @@ def small(name: str, learned: Gaussian, training: dict[str, Any], seed: int) -> 
             model = with_fast_pooling(fresh(seed)) if kind == "zero" else model
             # As many examples as these leave a bound nothing to choose by: the temperature is left to validation.
             learner = BPNN(
-                model, priors[0], laterals, head, scaling=Scales(), temperatures=TEMPERATURES, samples=DRAWS, **options
+                model, priors[0], laterals, head, scales=Scales(), temperatures=TEMPERATURES, samples=DRAWS, **options
             )
             return Method(learner, priors=priors)
         case ["pnn", decay]:
@@ -97,7 +97,7 @@ def full(name: str, training: dict[str, Any], seed: int) -> Method:
         case "bpnn zero":
             prior = isotropic(model, 1.0).without("5")
             learner: Learner = BPNN(
-                model, prior, ["3"], "5", scaling=Scales(), temperatures=TEMPERATURES, samples=DRAWS, **options
+                model, prior, ["3"], "5", scales=Scales(), temperatures=TEMPERATURES, samples=DRAWS, **options
             )
         case "pnn":
             learner = PNN(model, ["3"], "5", weight_decay=1e-4, **options)

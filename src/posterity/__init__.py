@@ -7,6 +7,8 @@ Structured Gaussians over network weights, learned on one task and handed down t
     pt.predict(fit.model, fit.posterior, x)              # calibrated probabilities
 """
 
+from typing import TYPE_CHECKING, Any
+
 from posterity import plot
 from posterity.curvature import (
     EKFAC,
@@ -50,6 +52,10 @@ from posterity.predictive import (
 from posterity.progressive import BPNN, PNN, Stream, Task
 from posterity.version import __version__
 from posterity.workflow import Fit, adapt, learn, posterior, prior, split_prior
+from posterity.wrappers import from_laplace, to_laplace
+
+if TYPE_CHECKING:
+    from posterity.wrappers import PosteriorClassifier, PosteriorRegressor
 
 __all__ = [
     "BPNN",
@@ -71,6 +77,8 @@ __all__ = [
     "Gaussian",
     "GaussianNoise",
     "History",
+    "PosteriorClassifier",
+    "PosteriorRegressor",
     "PosterityError",
     "Prediction",
     "Sampled",
@@ -84,6 +92,7 @@ __all__ = [
     "certify",
     "consistency",
     "estimate",
+    "from_laplace",
     "gibbs_risk",
     "isotropic",
     "learn",
@@ -101,8 +110,18 @@ __all__ = [
     "score",
     "selective_accuracy",
     "split_prior",
+    "to_laplace",
     "train",
     "tune",
     "tune_strength",
     "update",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # scikit-learn is optional, and takes longer to import than all of this: its estimators come when they are asked for.
+    if name in ("PosteriorClassifier", "PosteriorRegressor"):
+        from posterity import wrappers
+
+        return getattr(wrappers, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -235,3 +235,18 @@ class DamagedFile(BadPriorFile):
 
 class FutureVersion(BadPriorFile):
     """A prior in a format that this version of posterity does not know yet."""
+
+
+# --- other libraries -------------------------------------------------------------------------------
+
+
+class NotInstalled(PosterityError, ImportError):
+    """An optional library is needed here and is not installed."""
+
+
+class NotHeldOut(PosterityError, ValueError):
+    """A coverage was asked for where no examples were held out to promise it by."""
+
+
+class NotConvertible(PosterityError):
+    """A posterior of another library has a form that cannot be taken over."""

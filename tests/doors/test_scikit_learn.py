@@ -1,0 +1,223 @@
+"""The estimators keep scikit-learn's rules, and their sets hold the truth as often as promised."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.errors import BadData, NotHeldOut
+from posterity.wrappers import conformal
+
+sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed (posterity[scikit-learn])")
+from sklearn.base import clone  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+QUICK = {"epochs": 20, "polish_steps": 20}
+
+
+def small(kind: type, **options):
+    return kind(hidden_sizes=(4,), training=QUICK, random_state=0, **options)
+
+
+# --- scikit-learn's own checks -----------------------------------------------------------------------
+
+
+def exceptions(estimator) -> dict[str, str]:
+    return {}
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [small(pt.PosteriorClassifier), small(pt.PosteriorRegressor)], expected_failed_checks=exceptions
+)
+def test_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+# --- use in scikit-learn -----------------------------------------------------------------------------
+
+
+def two_moons(n: int, seed: int = 0):
+    random = np.random.RandomState(seed)
+    y = random.randint(2, size=n)
+    angle = np.pi * random.rand(n)
+    X = np.stack((np.cos(angle) * (1 - 2 * y) + y, np.sin(angle) * (1 - 2 * y) + 0.5 * y), 1)
+    return X + 0.15 * random.randn(n, 2), np.where(y == 1, "upper", "lower")
+
+
+def test_a_classifier_takes_names_and_gives_probabilities_in_their_order():
+    X, y = two_moons(60)
+    model = small(pt.PosteriorClassifier).fit(X, y)
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
+    assert list(model.classes_) == ["lower", "upper"]
+    assert (model.predict(X) == model.classes_[probabilities.argmax(1)]).all()
+    assert model.score(X, y) > 0.8
+    assert np.isfinite(model.unknown(X)).all()
+
+
+def test_the_same_seed_gives_the_same_predictions_and_leaves_the_global_one_alone():
+    X, y = two_moons(30)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first, again = (small(pt.PosteriorClassifier).fit(X, y).predict_proba(X) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_pipelines_cross_validation_grids_clones_and_pickles_work():
+    X, y = two_moons(30)
+    model = make_pipeline(StandardScaler(), small(pt.PosteriorClassifier))
+    assert len(cross_val_score(model, X, y, cv=2, scoring="neg_log_loss")) == 2
+    grid = GridSearchCV(small(pt.PosteriorClassifier), {"hidden_sizes": [(2,), (4,)]}, cv=2).fit(X, y)
+    assert grid.best_params_["hidden_sizes"] in [(2,), (4,)]
+    again = pickle.loads(pickle.dumps(grid.best_estimator_))
+    np.testing.assert_allclose(again.predict_proba(X), grid.predict_proba(X))
+    assert clone(grid.best_estimator_).get_params()["training"] == QUICK
+
+
+def test_weights_are_counts():
+    X, y = two_moons(20)
+    counts = np.arange(20) % 3
+    weighted = small(pt.PosteriorClassifier).fit(X, y, sample_weight=counts)
+    index = np.repeat(np.arange(20), counts)
+    repeated = small(pt.PosteriorClassifier).fit(X[index], y[index])
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
+    with pytest.raises(BadData, match="whole numbers"):
+        small(pt.PosteriorClassifier).fit(X, y, sample_weight=np.full(20, 0.5))
+
+
+def test_a_network_of_ones_own_and_a_prior_by_estimator_by_value_and_by_file(tmp_path):
+    def network(inputs: int, outputs: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(inputs, 3), nn.ReLU(), nn.Linear(3, outputs))
+
+    X, y = two_moons(60)
+    source = small(pt.PosteriorClassifier, network=network).fit(X, y)
+    source.fit_.posterior.save(tmp_path / "source.safetensors")
+    few, labels = two_moons(8, seed=1)
+    by_estimator = small(pt.PosteriorClassifier, network=network, prior=source).fit(few, labels)
+    np.testing.assert_array_equal(by_estimator.mean_, source.mean_)
+    scaled = (few - source.mean_) / source.scale_
+    for prior in (source.fit_.posterior, str(tmp_path / "source.safetensors")):
+        found = small(pt.PosteriorClassifier, network=network, prior=prior).fit(scaled, labels)
+        np.testing.assert_allclose(found.predict_proba(scaled), by_estimator.predict_proba(few), atol=1e-5)
+    # Its head was handed down: eight examples are as good as the source's sixty.
+    assert by_estimator.score(X, y) > 0.75
+
+
+def test_a_regressor_predicts_in_the_units_of_its_targets():
+    random = np.random.RandomState(0)
+    X = random.randn(60, 2)
+    y = 1000 + 50 * X[:, 0] + 5 * random.randn(60)
+    model = small(pt.PosteriorRegressor).fit(X, y)
+    mean, deviation = model.predict(X, return_std=True)
+    assert model.score(X, y) > 0.9
+    assert 3 < deviation.mean() < 15
+    assert np.abs(mean.mean() - y.mean()) < 5
+
+
+# --- coverage ----------------------------------------------------------------------------------------
+
+
+def test_the_threshold_is_the_rank_that_split_conformal_prediction_asks_for():
+    scores = np.arange(1.0, 10.0)
+    assert conformal.threshold(scores, 0.9) == 9
+    assert conformal.threshold(scores, 0.8) == 8
+    assert conformal.threshold(scores, 0.95) == np.inf
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        conformal.threshold(scores, 1.0)
+
+
+@pytest.mark.parametrize("coverage", [0.7, 0.9])
+def test_sets_cover_as_often_as_promised_and_not_more_often(coverage):
+    """One network, and 400 draws of held-out and new examples: coverage is that of exchangeable scores, on average."""
+    X, y = two_moons(40)
+    model = small(pt.PosteriorClassifier).fit(X, y)
+    pool, labels = two_moons(3000, seed=7)
+    labels = (labels == "upper").astype(int)
+    probabilities = model.predict_proba(pool + 0.3)  # a shifted network: wrong often enough
+    random, found, n = np.random.RandomState(0), [], 30
+    for _ in range(400):
+        index = random.permutation(len(pool))[: n + 50]
+        held, new = index[:n], index[n:]
+        limit = conformal.threshold(conformal.class_scores(probabilities[held], labels[held]), coverage)
+        sets = 1 - probabilities[new] <= limit
+        found.append(sets[np.arange(50), labels[new]].mean())
+    error = 4 * np.std(found) / np.sqrt(len(found))
+    assert coverage - error < np.mean(found) < coverage + 1 / (n + 1) + error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_the_estimators_cover_as_often_as_promised(kind):
+    found = []
+    for seed in range(40):
+        X, y = two_moons(80, seed=seed)
+        new, truth = two_moons(200, seed=1000 + seed)
+        if kind == "classes":
+            flip = np.random.RandomState(seed).rand(280) < 0.2
+            every = np.concatenate((y, truth))
+            every[flip] = np.where(every[flip] == "upper", "lower", "upper")
+            y, truth = every[:80], every[80:]
+            model = small(pt.PosteriorClassifier, held_out=0.5).fit(X, y)
+            sets = model.predict_set(new, 0.8)
+            found.append(sets[np.arange(200), np.searchsorted(model.classes_, truth)].mean())
+        else:
+            model = small(pt.PosteriorRegressor, held_out=0.5).fit(X[:, :1], X[:, 1])
+            low, high = model.predict_set(new[:, :1], 0.8).T
+            found.append(((low <= new[:, 1]) & (new[:, 1] <= high)).mean())
+        assert model.n_held_out_ == 40
+    error = 4 * np.std(found) / np.sqrt(len(found))
+    # The most probable class is always in a set, which can only add to the coverage.
+    assert 0.8 - error < np.mean(found) < 0.8 + 1 / 41 + 0.02 + error
+
+
+def test_without_held_out_examples_no_coverage_is_promised():
+    X, y = two_moons(30)
+    model = small(pt.PosteriorClassifier).fit(X, y)
+    with pytest.raises(NotHeldOut, match=r"held_out=0\.2"):
+        model.predict_set(X)
+    more, labels = two_moons(25, seed=2)
+    sets = model.conformalize(more, labels).predict_set(X, 0.8)
+    assert sets.shape == (30, 2)
+    assert sets.any(1).all()
+    assert model.n_held_out_ == 25
+    with pytest.raises(BadData, match="not fitted"):
+        model.conformalize(more, np.full(25, "left"))
+
+
+def test_mapie_wraps_the_classifier():
+    mapie = pytest.importorskip("mapie.classification", reason="MAPIE is not installed (posterity[examples])")
+    X, y = two_moons(120)
+    model = small(pt.PosteriorClassifier).fit(X[:40], y[:40])
+    wrapped = mapie.SplitConformalClassifier(model, confidence_level=0.8, conformity_score="lac", prefit=True)
+    theirs = wrapped.conformalize(X[40:80], y[40:80]).predict_set(X[80:])[1][:, :, 0]
+    ours = model.conformalize(X[40:80], y[40:80]).predict_set(X[80:], 0.8)
+    # The same sets, but that ours always hold the most probable class.
+    assert (theirs <= ours).all()
+    assert (ours.sum(1) - theirs.sum(1) <= 1).all()
+    assert (theirs == ours)[theirs.any(1)].all()
+
+
+def test_importing_posterity_imports_no_other_library():
+    names = ["sklearn", "laplace", "transformers", "peft", "lightning", "mapie", "matplotlib", "pandas"]
+    code = f"import sys, posterity; print([n for n in {names} if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delattr(pt.wrappers, "scikit_learn", raising=False)
+    monkeypatch.delitem(sys.modules, "posterity.wrappers.scikit_learn", raising=False)
+    with pytest.raises(ImportError, match=r"pip install 'posterity\[scikit-learn\]'"):
+        _ = pt.PosteriorClassifier

@@ -240,10 +240,6 @@ class FutureVersion(BadPriorFile):
 # --- other libraries -------------------------------------------------------------------------------
 
 
-class NotInstalled(PosterityError, ImportError):
-    """An optional library is needed here and is not installed."""
-
-
 class NotHeldOut(PosterityError, ValueError):
     """A coverage was asked for where no examples were held out to promise it by."""
 

@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: help demo test test-all check bench report format clean
+.PHONY: help demo test test-all check bench docs report format clean
 
 help:
 	@echo "make demo      set up, then run the main job (writes results/demo/)"
 	@echo "make test      set up, then every check: format, lint, types, import order, tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make bench     set up the peers, then measure speed and memory beside them"
+	@echo "make docs      the documentation site (site/index.html); fails on any warning or broken link"
 	@echo "make report    every study on one page, from the results that are here (runs/report.html)"
 	@echo "make format    write the house formatting"
 	@echo "make clean     remove the virtual environment and caches"
@@ -61,6 +62,14 @@ test-all: check $(VENV)/.demo $(VENV)/.doors
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+$(VENV)/.docs: $(VENV)/.ready
+	@echo "setting up the documentation's tools (once)"
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 report: $(VENV)/.ready
 	$(BIN)/posterity study report --out runs/report.html

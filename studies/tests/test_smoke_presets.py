@@ -49,7 +49,7 @@ def _forget():
         cached.cache_clear()
 
 
-LONG = {"bounds", "continual-small", "transfer"}
+LONG = {"bounds", "certificates", "continual-small", "quality", "transfer"}
 """Half a minute each."""
 
 

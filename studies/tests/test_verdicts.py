@@ -98,6 +98,12 @@ def kronecker(error: float, ratio: float) -> list[Record]:
     return [record("kronecker", arguments, values)]
 
 
+def one_frame(frame: Sequence[float], pair: float) -> list[Record]:
+    """Nats that a frame loses after each of three updates, and that the nearest pair always loses."""
+    values = {f"0 {k} frame kl": v for k, v in enumerate(frame, 1)} | {f"0 {k} pair kl": pair for k in (1, 2, 3)}
+    return [record("one-frame", {"share": 1.0, "blocks": ["0"], "seed": s}, values) for s in SEEDS]
+
+
 def quality(gaps: Sequence[float]) -> list[Record]:
     """The default call's NLL less plain training's, by setting; all other rivals do as plain training does."""
     made = []
@@ -180,6 +186,9 @@ CASES: list[Case] = [
     (kronecker, (1.0, 2.0), Outcome.partly),
     (kronecker, (2.0, 10.0), Outcome.partly),
     (kronecker, (2.0, 2.0), Outcome.not_reproduced),
+    (one_frame, ([0.1, 1.0, 4.9], 500.0), Outcome.ours),
+    (one_frame, ([0.1, 1.0, 5.1], 500.0), Outcome.unsupported),
+    (one_frame, ([0.1, 1.0, 4.9], 50.0), Outcome.unsupported),
     (quality, ([-0.1, -0.1, -0.1],), Outcome.ours),
     (quality, ([-0.1, -0.1, 0.00001],), Outcome.ours),
     (quality, ([-0.1, 0.00001, 0.00001],), Outcome.unsupported),

@@ -4,6 +4,7 @@ from posterity.curvature.base import Estimator
 from posterity.curvature.batches import Batch, Data, batches
 from posterity.curvature.dense import Dense
 from posterity.curvature.diagonal import Diagonal
+from posterity.curvature.framed import Framed
 from posterity.curvature.kfac import EKFAC, KFAC
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import (
@@ -34,6 +35,7 @@ __all__ = [
     "Empirical",
     "Estimator",
     "Exact",
+    "Framed",
     "GaussianNoise",
     "Labels",
     "Likelihood",

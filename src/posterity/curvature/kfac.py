@@ -88,6 +88,28 @@ class ReducedAverages(Averages):
             self.moments = {a.shape[1:]: self.right}
 
 
+def add_squares(values: Tensor, block: Block, calls: list[Call], left: Tensor, right: Tensor) -> Tensor:
+    """Values, and Σ (Uᵀ G V)² of a batch added to them: the diagonal of its Fisher information in a frame."""
+    layer = block.layer
+
+    def added(squares: Tensor) -> Tensor:
+        return values.to(squares.device).add_(squares)
+
+    if positions(block, calls) < layer.out:
+        # Fewer rows than a gradient has: turning the rows is cheaper than turning the gradient.
+        a, s = rows(block, calls)
+        a, s = a @ right.to(a), s @ left.to(s)
+        if a.shape[1] <= FEW:
+            return added(summed_squares(a, s))
+        step = max(1, CACHED // (layer.out * layer.inp))
+        for ap, sp in zip(a.split(step), s.split(step), strict=True):
+            values = added((sp.mT @ ap).square_().sum(0))
+    else:
+        for g in gradients(block, calls):
+            values = added((left.to(g).T @ (g @ right.to(g))).square_().sum(0))
+    return values
+
+
 @dataclass(frozen=True)
 class EKFAC(Estimator):
     """Two passes over the data: KFAC's factors, then Σ (Uᵀ G V)² in their eigenvectors U and V.
@@ -114,27 +136,8 @@ class _Rotated(Accumulator):
     def see_gradients(self, calls: list[Call], last: bool) -> None:
         if self.averages is not None:
             self.averages.see_gradients(calls, last)
-        elif positions(self.block, calls) < self.layer.out:
-            # Fewer rows than a gradient has: turning the rows is cheaper than turning the gradient.
-            a, s = rows(self.block, calls)
-            u, v = self._bases(a)
-            a, s = a @ v, s @ u
-            if a.shape[1] <= FEW:
-                self._add(summed_squares(a, s))
-            else:
-                step = max(1, CACHED // (self.layer.out * self.layer.inp))
-                for ap, sp in zip(a.split(step), s.split(step), strict=True):
-                    self._add((sp.mT @ ap).square_().sum(0))
         else:
-            for g in gradients(self.block, calls):
-                u, v = self._bases(g)
-                self._add((u.T @ (g @ v)).square_().sum(0))
-
-    def _bases(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        return self.left.to(like), self.right.to(like)
-
-    def _add(self, squares: Tensor) -> None:
-        self.values = self.values.to(squares.device).add_(squares)
+            self.values = add_squares(self.values, self.block, calls, self.left, self.right)
 
     def next_phase(self, workers: Workers) -> None:
         assert self.averages is not None

@@ -9,7 +9,7 @@ Structured Gaussians over network weights, learned on one task and handed down t
 
 from typing import TYPE_CHECKING, Any
 
-from posterity import plot
+from posterity import plot, zoo
 from posterity.curvature import (
     EKFAC,
     KFAC,
@@ -29,7 +29,7 @@ from posterity.curvature import (
 )
 from posterity.errors import PosterityError
 from posterity.gaussian import Card, Gaussian, load
-from posterity.laplace import History, Scales, isotropic, log_evidence, train, tune_strength, update
+from posterity.laplace import History, PriorPenalty, Scales, isotropic, log_evidence, train, tune_strength, update
 from posterity.pacbayes import (
     Certificate,
     Tuned,
@@ -83,6 +83,7 @@ __all__ = [
     "PosteriorRegressor",
     "PosterityError",
     "Prediction",
+    "PriorPenalty",
     "Sampled",
     "Scales",
     "Scores",
@@ -117,6 +118,7 @@ __all__ = [
     "tune",
     "tune_strength",
     "update",
+    "zoo",
 ]
 
 

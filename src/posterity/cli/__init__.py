@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from posterity import __version__
 from posterity.cli import extensions, prior
 from posterity.cli.certify import audit, certify
+from posterity.cli.zoo import listed
 from posterity.errors import PosterityError
 
 
@@ -36,6 +37,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_show_locals=False)
 app.command()(audit)
 app.command()(certify)
+prior.app.command("zoo")(listed)
 app.add_typer(prior.app, name="prior")
 
 

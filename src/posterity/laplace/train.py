@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -375,7 +375,19 @@ def share_statistics(model: nn.Module, workers: Workers) -> None:
 
 
 class PriorPenalty:
-    """½(θ−θ₀)ᵀP(θ−θ₀) of a network's present weights, with its gradient, at the price of one product a block."""
+    """½(θ−θ₀)ᵀP(θ−θ₀) of a network's weights, with its gradient, at the price of one product a block.
+
+    For a training loop of your own. It belongs beside the *summed* negative log-likelihood: divide it by the number of examples
+    beside a mean loss. It may be called on the network's present weights, or on others by name, as `torch.func` has them.
+
+    Args:
+        prior: a Gaussian over blocks of the network; other weights are left free.
+        model: the network.
+
+    Example:
+        >>> penalty = pt.PriorPenalty(prior, model)
+        >>> loss = cross_entropy(model(x), y) + penalty() / examples
+    """
 
     def __init__(self, prior: Gaussian, model: nn.Module) -> None:
         like = next(model.parameters())
@@ -383,10 +395,12 @@ class PriorPenalty:
         self.blocks = find_blocks(model, named(prior.mean))
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
 
-    def __call__(self) -> Tensor:
+    def __call__(self, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The penalty in nats, of these weights by name, or of the network's own."""
+        found = self.parameters if parameters is None else self.parameters | dict(parameters)
         terms = []
         for name, block in self.blocks.items():
-            own = {role: self.parameters[full] for role, full in block.parameters.items()}
+            own = {role: found[full] for role, full in block.parameters.items()}
             shift = block.layer.read(own) - self.prior.mean[name]
             # The gradient of ½<D, PD> is PD: hand it over instead of letting autograd go through P again.
             force = self.prior.precision[name].matmul(shift.detach())

@@ -101,7 +101,9 @@ def test_there_is_python_in_the_readme():
 def test_the_python_of_a_page_runs(page, names, tmp_path, monkeypatch):
     for library in NEEDS.get(page, []):
         if not find_spec(library):
-            pytest.skip(f"{library} is not installed (make .venv/.doors; the recordings come with posterity-studies[demo])")
+            pytest.skip(
+                f"{library} is not installed (make .venv/.doors; the recordings come with posterity-studies[demo])"
+            )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     # What is tested is that it runs: a few steps of training are enough.

@@ -72,6 +72,7 @@ def test_encoded_pictures_are_read_from_one_file(root):
     np.savez(
         root / "fewshot" / "mini.npz", jpeg=np.frombuffer(b"".join(raw), np.uint8),
         offset=np.cumsum([0, *map(len, raw)]), label=np.array([0, 1, 0], np.int16), split=np.array(["train", "train", "test"]),
+        path=np.array(["a", "b", "c"]), classes=np.array(["dark", "light"]),
     )  # fmt: skip
     found = pictures("mini", size=8)
     assert found.train[0].shape == (2, 3, 8, 8)

@@ -31,3 +31,11 @@ class WorkerDied(PosterityError):
 
 class NoEngine(PosterityError):
     """What spreads cells over a cluster is not installed, or does not answer."""
+
+
+class BadPicture(PosterityError):
+    """A picture of a data set cannot be decoded."""
+
+
+class BadFeatures(PosterityError):
+    """Kept features of a network are not what their name says."""

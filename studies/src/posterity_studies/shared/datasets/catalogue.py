@@ -9,9 +9,11 @@ from pathlib import Path
 
 from posterity.errors import NoDataSet
 from posterity.idx import Images, data_root, images
+from posterity_studies.shared.datasets.cars import cars196
 from posterity_studies.shared.datasets.download import Source, fetch
-from posterity_studies.shared.datasets.folders import picture_folders
-from posterity_studies.shared.datasets.packed import pictures, pixels
+from posterity_studies.shared.datasets.folders import folder_gallery
+from posterity_studies.shared.datasets.gallery import Gallery
+from posterity_studies.shared.datasets.packed import imagenet_samples, picture_gallery, pixel_gallery, pixels
 
 MIRRORS = {
     "mnist": ["https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"],
@@ -50,14 +52,20 @@ class Entry:
     read: Callable[[], Images]
     home: str
     sources: tuple[Source, ...] = field(default=())
+    gallery: Callable[[], Gallery] | None = None
+    """The pictures as they are, to be decoded at any size, where the set has colour pictures."""
+
+
+def _pictures(gallery: Callable[[], Gallery], home: str) -> Entry:
+    return Entry(lambda: gallery().images(224), home, gallery=gallery)
 
 
 def _folders(name: str, home: str) -> Entry:
-    return Entry(partial(picture_folders, name), f"{home}; unpack it to {name}/CLASS/")
+    return _pictures(partial(folder_gallery, name), f"{home}; unpack it to {name}/CLASS/")
 
 
 def _packed(name: str, home: str) -> Entry:
-    return Entry(partial(pictures, name), f"{home}; packed in fewshot/{name}.npz")
+    return _pictures(partial(picture_gallery, name), f"{home}; packed in fewshot/{name}.npz")
 
 
 CATALOGUE: dict[str, Entry] = {
@@ -65,17 +73,22 @@ CATALOGUE: dict[str, Entry] = {
     "fashion_mnist": Entry(partial(images, "fashion_mnist"), "Zalando's Fashion-MNIST", _sources("fashion_mnist")),
     "notmnist": Entry(partial(images, "notmnist"), "davidflanagan/notMNIST-to-MNIST", _sources("notmnist")),
     "cifar10": Entry(
-        partial(pixels, "cifar10"), "Krizhevsky's CIFAR-10, as x_train, y_train, x_test, y_test in one .npz"
+        partial(pixels, "cifar10"),
+        "Krizhevsky's CIFAR-10, as x_train, y_train, x_test, y_test in one .npz",
+        gallery=partial(pixel_gallery, "cifar10"),
     ),
-    "cifar100": Entry(partial(pixels, "cifar100"), "Krizhevsky's CIFAR-100, likewise"),
+    "cifar100": Entry(
+        partial(pixels, "cifar100"), "Krizhevsky's CIFAR-100, likewise", gallery=partial(pixel_gallery, "cifar100")
+    ),
     "ucmerced": _packed("ucmerced", "UC Merced land use"),
     "caltech101": _packed("caltech101", "Caltech 101"),
     "oxford_pets": _packed("oxford_pets", "Oxford-IIIT Pets"),
     "dtd": _packed("dtd10", "Describable Textures (ten classes)"),
     "cub200": _packed("cub28", "Caltech-UCSD Birds 200 (28 classes)"),
-    "cars196": _folders("cars196", "Stanford Cars"),
+    "cars196": _pictures(cars196, "Stanford Cars; unpack cars_annos.mat and car_ims/ to cars196/"),
     "colorectal_histology": _folders("colorectal_histology", "Kather's colorectal histology (Zenodo 53169)"),
     "wrgbd": _folders("wrgbd", "Washington RGB-D, cropped"),
+    "imagenet_samples": _pictures(imagenet_samples, "a thousand pictures of ImageNet-1K, one a class, in one .npz"),
     "imagenet": _folders("imagenet", "ImageNet-1K"),
 }
 
@@ -83,6 +96,14 @@ CATALOGUE: dict[str, Entry] = {
 def load_set(name: str) -> Images:
     """Any set by name."""
     return _entry(name).read()
+
+
+def gallery(name: str) -> Gallery:
+    """A set of colour pictures by name, decoded when and at which size they are asked for."""
+    entry = _entry(name)
+    if entry.gallery is None:
+        raise NoDataSet(f"{name} has no colour pictures: `load_set` reads it.")
+    return entry.gallery()
 
 
 def download(name: str, root: Path | None = None) -> list[Path]:

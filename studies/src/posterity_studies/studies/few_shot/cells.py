@@ -1,0 +1,16 @@
+"""Heads on frozen features, set by set; and the last stage with its head, learned prior against isotropic."""
+
+from __future__ import annotations
+
+import torch
+
+from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.studies.few_shot.methods import every_method
+from posterity_studies.studies.few_shot.pictures import drawn
+
+
+def cell(arguments: Arguments, generator: torch.Generator) -> Values:
+    """Measures by method, with the number of training and validation labels."""
+    shots = drawn(arguments["set"], arguments["unknown"], arguments["size"], arguments["shots"], arguments["seed"])
+    counts = {"classes": shots.classes, "train": len(shots.train[1]), "held": len(shots.held[1])}
+    return {**counts, "methods": every_method(shots, arguments["who"], arguments["seed"])}

@@ -82,6 +82,21 @@ def exact_algebra(one: float, sampled: float) -> list[Record]:
     return [record("exact-algebra", {"gamma": 100.0, "seed": s}, values) for s in SEEDS]
 
 
+def few_shot(lead: float, ece: float = 0.05, auroc: float = 0.95, seeds: Sequence[int] = SEEDS) -> list[Record]:
+    """How far our NLL is below the probe's, which is 1, our ECE beside rivals' 0.06 and our AUROC beside their 0.9."""
+    made = []
+    for name, seed in product(("dtd", "cub200"), seeds):
+        level = {"accuracy": 0.8, "brier": 0.3, "calibration auroc": 0.8, "seconds": 1.0, "edge": False}
+        rivals = {
+            m: {"nll": 1.0, "ece": 0.06, "auroc": 0.9, **level} for m in ("probe", "tuned", "dropout", "ensemble")
+        }
+        ours = {"ours": {"nll": 1 - lead + NOISE[seed], "ece": ece, "auroc": auroc + NOISE[seed], **level}}
+        for who, methods in {"ours": ours | {"cross": rivals["probe"]}, "rivals": rivals}.items():
+            arguments = {"kind": "heads", "set": name, "size": 96, "shots": 5, "seed": seed, "who": who}
+            made.append(record("few-shot", arguments, {"methods": methods}))
+    return made
+
+
 def kfoc_quality(kfoc: Sequence[float]) -> list[Record]:
     """K-FOC's error in each of the four layers, beside a KFAC of 0.5."""
     values = {f"kfoc {b}": v for b, v in zip(("0", "3", "6", "8"), kfoc, strict=True)}
@@ -179,6 +194,11 @@ CASES: list[Case] = [
     (exact_algebra, (0.8, 85.0), Outcome.ours),
     (exact_algebra, (0.81, 85.0), Outcome.unsupported),
     (exact_algebra, (0.8, 75.0), Outcome.unsupported),
+    (few_shot, (0.2,), Outcome.ours),
+    (few_shot, (0.05,), Outcome.unsupported),
+    (few_shot, (0.2, 0.07), Outcome.unsupported),
+    (few_shot, (0.2, 0.05, 0.85), Outcome.unsupported),
+    (few_shot, (0.2, 0.05, 0.95, SEEDS[:3]), Outcome.unsupported),
     (kfoc_quality, ([0.4, 0.4, 0.4, 0.4],), Outcome.reproduced),
     (kfoc_quality, ([0.4, 0.4, 0.4, 0.6],), Outcome.partly),
     (kfoc_quality, ([0.4, 0.6, 0.6, 0.6],), Outcome.not_reproduced),

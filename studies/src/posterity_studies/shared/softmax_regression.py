@@ -25,24 +25,33 @@ class Span:
     basis: Tensor
     lengths: Tensor
     """Singular values of the rows."""
+    bias: bool = True
+    """Whether a one for the bias is among the features."""
 
     @classmethod
-    def of(cls, x: Tensor) -> Span:
+    def of(cls, x: Tensor, bias: bool = True) -> Span:
         """From features (n, d)."""
-        whole = with_one(x)
+        whole = with_one(x) if bias else x.double()
         values, vectors = torch.linalg.eigh(whole @ whole.mT)
         kept = values > 1e-9 * values[-1]
         lengths, left = values[kept].sqrt(), vectors[:, kept]
-        return cls(left * lengths, whole.mT @ (left / lengths), lengths)
+        return cls(left * lengths, whole.mT @ (left / lengths), lengths, bias)
 
     def coordinates(self, x: Tensor) -> Tensor:
         """Of other inputs, within the span."""
-        return with_one(x) @ self.basis
+        return self._whole(x) @ self.basis
 
     def beyond(self, x: Tensor) -> Tensor:
         """The length of what other inputs have outside the span."""
-        rest = with_one(x).square().sum(-1) - self.coordinates(x).square().sum(-1)
+        rest = self._whole(x).square().sum(-1) - self.coordinates(x).square().sum(-1)
         return rest.clamp_min(0).sqrt()
+
+    def reduced(self, x: Tensor) -> Tensor:
+        """Coordinates and the length beyond them (float32): all that a head with an isotropic prior can tell of an input."""
+        return torch.cat((self.coordinates(x), self.beyond(x)[:, None]), 1).float()
+
+    def _whole(self, x: Tensor) -> Tensor:
+        return with_one(x) if self.bias else x.double()
 
 
 def with_one(x: Tensor) -> Tensor:

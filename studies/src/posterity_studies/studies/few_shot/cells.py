@@ -11,6 +11,7 @@ from posterity_studies.studies.few_shot.pictures import drawn
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """Measures by method, with the number of training and validation labels."""
-    shots = drawn(arguments["set"], arguments["unknown"], arguments["size"], arguments["shots"], arguments["seed"])
+    where = {name: arguments[name] for name in ("unknown", "size", "shots", "seed", "classes")}
+    shots = drawn(arguments["set"], **where)
     counts = {"classes": shots.classes, "train": len(shots.train[1]), "held": len(shots.held[1])}
     return {**counts, "methods": every_method(shots, arguments["who"], arguments["seed"])}

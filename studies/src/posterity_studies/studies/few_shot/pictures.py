@@ -78,28 +78,33 @@ def rows(name: str, size: int, layer: str = "pooled") -> Rows:
 
 def _made_up(name: str, layer: str) -> Rows:
     draw = torch.Generator().manual_seed(0)
-    classes, each, side = 4, 40, 24
+    classes, each, side = 4, 16, 24
     y = torch.arange(classes * each) % classes
-    x = torch.randn(classes, side, generator=draw)[y] + torch.randn(len(y), side, generator=draw)
+    x = torch.randn(classes, side, generator=draw)[y] + 1.5 * torch.randn(len(y), side, generator=draw)
     if name.endswith("unknown"):
         x = x + 3
     return Rows(x.relu(), y, torch.arange(len(y)) >= len(y) // 2)
 
 
-def drawn(name: str, unknown: str, size: int, shots: int, seed: int, layer: str = "pooled") -> Shots:
-    """A seed's pictures. Sets without enough of them validate by what is left."""
+def drawn(
+    name: str, unknown: str, size: int, shots: int, seed: int, classes: int | None = None, layer: str = "pooled"
+) -> Shots:
+    """A seed's pictures, of all classes or of so many that it draws. Sets without enough of them validate by what is left."""
     known = rows(name, size, layer)
     generator = torch.Generator().manual_seed(1000 + seed)
-    train, held = [], []
-    for c in known.y.unique():
+    present = known.y.unique()
+    if classes is not None:
+        present = present[torch.randperm(len(present), generator=generator)[:classes]].sort().values
+    train, held, test = [], [], []
+    for c in present:
         of_class = ((known.y == c) & ~known.tested).nonzero().flatten()
         order = of_class[torch.randperm(len(of_class), generator=generator)]
         train.append(order[:shots])
         held.append(order[shots : 2 * shots])
-    some, others = torch.cat(train), torch.cat(held)
-    return Shots(
-        (known.x[some], known.y[some]),
-        (known.x[others], known.y[others]),
-        (known.x[known.tested], known.y[known.tested]),
-        rows(unknown, size, layer).x,
-    )
+        test.append(((known.y == c) & known.tested).nonzero().flatten())
+
+    def pair(parts: list[Tensor]) -> Pair:
+        index = torch.cat(parts)
+        return known.x[index], torch.searchsorted(present, known.y[index])
+
+    return Shots(pair(train), pair(held), pair(test), rows(unknown, size, layer).x)

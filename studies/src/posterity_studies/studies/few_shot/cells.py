@@ -1,12 +1,12 @@
-"""Heads on frozen features, set by set; and the last stage with its head, learned prior against isotropic."""
+"""Heads on frozen features, set by set."""
 
 from __future__ import annotations
 
 import torch
 
 from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.shots import drawn
 from posterity_studies.studies.few_shot.methods import every_method
-from posterity_studies.studies.few_shot.pictures import drawn
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:

@@ -21,8 +21,8 @@ from posterity_studies.shared.many_classes import FOLDS, HIGH, LOW, at_edge, str
 from posterity_studies.shared.rivals import laplace_torch
 from posterity_studies.shared.rivals.absent import Absent
 from posterity_studies.shared.rivals.training import Pair, dropped, nll
+from posterity_studies.shared.shots import Shots
 from posterity_studies.shared.softmax_regression import Refits, Span, descend, fit
-from posterity_studies.studies.few_shot.pictures import Shots
 
 NAMES = {
     "ours": "ours: exact head, leave-one-out, all labels",

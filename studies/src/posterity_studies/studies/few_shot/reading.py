@@ -9,7 +9,7 @@ from typing import Any
 
 from posterity_studies.engine.declaration import Outcome, Record, Verdict
 from posterity_studies.shared.intervals import Interval, interval, paired, shown
-from posterity_studies.studies.few_shot.pictures import SETS
+from posterity_studies.shared.shots import SETS
 
 SINGLE = ("probe", "tuned", "dropout", "laplace")
 """Rivals with one network that choose by a validation set."""
@@ -100,8 +100,8 @@ class Line:
 
 
 def lines(records: Sequence[Record]) -> list[Line]:
-    """All that was asked for."""
-    found = results(records)
+    """All that was asked for, where there are seeds enough to say anything."""
+    found = decided(results(records))
     asked: list[Callable[[Results], Line]] = [
         _below_the_probe, _single_networks, _unknown_above, _unknown_range, _all_labels, _edges,
     ]  # fmt: skip
@@ -110,23 +110,22 @@ def lines(records: Sequence[Record]) -> list[Line]:
 
 def verdict(records: Sequence[Record]) -> Verdict:
     """Upheld if NLL is below the probe's on every set and ahead of all single networks on average, as the AUROC is."""
-    said = lines(records)
+    found, said = results(records), lines(records)
     text = " ".join(f"{line.asked}: {'yes' if line.holds else 'no'} ({line.found})." for line in said)
-    few = undecided(results(records))
+    few = [f"{s} at {s.size} px" for s in found.settings() if s not in decided(found).found]
     if few:
-        names = ", ".join(f"{setting} ({count})" for setting, count in few.items())
-        text = f"Too few seeds yet to say anything for the claim: {names}. So far: {text}"
-    upheld = bool(said) and not few and all(line.holds for line in said[:3])
-    return Verdict(Outcome.ours if upheld else Outcome.unsupported, text)
+        text += f" Fewer than {ENOUGH} seeds yet, and not counted: {'; '.join(few)}."
+    upheld = bool(said) and all(line.holds for line in said[:3])
+    return Verdict(Outcome.ours if upheld else Outcome.unsupported, text.strip())
 
 
-def undecided(found: Results) -> dict[Setting, int]:
-    """Settings with fewer seeds than are enough, of us and of the probe."""
-    counts = {}
-    for setting in found.settings(found.main_size) if found.found else []:
-        both = found.sample(setting, "ours", "nll").keys() & found.sample(setting, "probe", "nll").keys()
-        counts[setting] = len(both)
-    return {setting: count for setting, count in counts.items() if count < ENOUGH}
+def decided(found: Results) -> Results:
+    """Settings in which ours and the probe have seeds enough."""
+
+    def seeds(setting: Setting) -> int:
+        return len(found.sample(setting, "ours", "nll").keys() & found.sample(setting, "probe", "nll").keys())
+
+    return Results({s: methods for s, methods in found.found.items() if seeds(s) >= ENOUGH})
 
 
 def _leads(found: Results) -> dict[Setting, float]:

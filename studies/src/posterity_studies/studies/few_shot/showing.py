@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from posterity_studies.engine.declaration import Record, Table
 from posterity_studies.shared.intervals import shown
 from posterity_studies.studies.few_shot.methods import NAMES
-from posterity_studies.studies.few_shot.reading import Results, Setting, lines, results
+from posterity_studies.studies.few_shot.reading import Results, Setting, decided, lines, results
 
 SHORT = {
     "ours": "ours",
@@ -44,14 +44,16 @@ MEASURES = {
 def tables(records: Sequence[Record]) -> list[Table]:
     """Asked and reached, then all measures."""
     found = results(records)
+    whole = decided(found)
     asked = Table(
         "What was asked of the exact head",
         ["asked", "holds", "reached"],
         [[line.asked, "yes" if line.holds else "no", line.found] for line in lines(records)],
     )
-    made = [asked] if found.found else []
-    for size in found.sizes:
-        made += [_differences(found, size), *(_measure(found, size, measure) for measure in MEASURES)]
+    shown_here = whole if whole.found else found
+    made = [asked] if whole.found else []
+    for size in shown_here.sizes:
+        made += [_differences(shown_here, size), *(_measure(shown_here, size, measure) for measure in MEASURES)]
     return made
 
 
@@ -89,7 +91,8 @@ def _averages(found: Results, settings: Sequence[Setting], measure: str, digits:
 
 def draw(records: Sequence[Record]) -> Figure:
     """The paper's form: every measure by shots, averaged over the sets that have all of them; below, NLL set by set."""
-    found = results(records)
+    found = decided(results(records))
+    found = found if found.found else results(records)
     measures = ("accuracy", "nll", "ece", "calibration auroc", "auroc")
     figure = Figure(figsize=(14, 6), layout="constrained")
     axes = figure.subplots(2, 5, squeeze=False)

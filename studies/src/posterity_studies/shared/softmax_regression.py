@@ -83,10 +83,10 @@ def fit(
         head = scale * b
         nll = torch.nn.functional.cross_entropy(rows @ head, y, reduction="none")
         loss = (each * nll).sum() + precision / 2 * head.square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss
 
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    optimiser.step(closure)
     return (scale * b).detach()
 
 

@@ -136,10 +136,10 @@ def _library_edge(precision: float, x: Tensor) -> bool:
 def structured(shots: Shots, refits: Refits) -> Answer:
     """The same for many classes: an exact mode, a structured posterior, five folds instead of one example left out."""
     head = structured_head(*shots.both, refits)
-    strange = [entropy(head.predict(x, tempered=False)) for x in (shots.test[0], shots.unknown)]
+    inside, outside = (entropy(head.predict(x, tempered=False)) for x in (shots.test[0], shots.unknown))
     numbers = (head.precision, head.tau, head.temperature, head.nll)
     extra = {name: float(f"{value:.5g}") for name, value in zip(CHOSEN, numbers, strict=True)}
-    return Answer(head.predict(shots.test[0]), *strange, extra | {"edge": at_edge(head), "structured": True})
+    return Answer(head.predict(shots.test[0]), inside, outside, extra | {"edge": at_edge(head), "structured": True})
 
 
 class _Rivals:

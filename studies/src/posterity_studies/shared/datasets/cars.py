@@ -20,7 +20,7 @@ def cars196(root: Path | None = None) -> Gallery:
     if not path.exists():
         return folder_gallery("cars196", root=root)
     try:
-        from scipy.io import loadmat  # type: ignore[import-untyped]
+        from scipy.io import loadmat
     except ImportError:
         raise NoDataSet(f"{path} is read by SciPy: pip install scipy.") from None
     try:

@@ -1,31 +1,35 @@
 """The strength of a prior, and the width of the predictive, from the training examples alone.
 
-Every strength of a declared grid is scored by leave-one-out in closed form. The best of each family (one for each share of the
-source) are refitted fold by fold, which is exact, and averaged by how well they predict what they had not seen: few examples
-cannot tell neighbours apart, and an average does not have to.
+Strengths of a declared grid are scored by leave-one-out in closed form. The best are refitted fold by fold, which is exact, and
+averaged by how well they predict what they had not seen: few examples cannot tell neighbours apart, and an average does not
+have to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.errors import DidNotConverge, Inconsistent
 from posterity.kernel.kernels import Shared
-from posterity.kernel.leave_one_out import Calibration, calibrate
+from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate
 from posterity.kernel.linearised import FunctionPosterior, Linearised
 from posterity.kernel.links import Link
 from posterity.kernel.strength import FLOORS, HEADS, SHARES, Strength
 
 Criterion = Literal["loo", "evidence"]
 FOLDS = 10
+MEMBERS = 5
+"""The most posteriors of an average: each costs its own kernel at every prediction."""
 NEGLIGIBLE = 0.03
 """A member of less weight than this changes no prediction worth its price."""
+RESAMPLED = 500
+"""Draws of the Bayesian bootstrap behind the weights of an average."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +39,13 @@ class Member:
     weight: float
     posterior: FunctionPosterior
     calibration: Calibration
-    nll: float
-    """Mean NLL in nats of examples that were left out."""
+    log_probs: Float[Tensor, " n"]
+    """ln p of each training example when it was left out."""
+
+    @property
+    def nll(self) -> float:
+        """Mean NLL in nats of examples that were left out."""
+        return -float(self.log_probs.mean())
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +86,11 @@ def choose(
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)
     search = _Search(linearised, criterion, groups, link, heads)
-    found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if len(heads) > 1 else [])
-    scored = sorted((m for m in found if m is not None), key=lambda m: m.nll)
+    for share in all_shares:
+        search.climb(share)
+    if len(heads) > 1:
+        search.head_alone()
+    scored = sorted((m for m in search.seen.values() if m is not None), key=lambda m: m.nll)
     strengths = len(all_shares) * len(FLOORS) * len(heads) + (len(heads) if len(heads) > 1 else 0)
     options = strengths * search.widths
     if not scored:
@@ -87,7 +99,7 @@ def choose(
         )
     if criterion == "evidence":
         return Choice((scored[0],), options, criterion, strengths)
-    members = _averaged([search.refit(member) for member in scored], len(linearised.targets), groups)
+    members = averaged([search.refit(member) for member in averaged(scored, groups)[:MEMBERS]], groups)
     loose = search.loosened(members[0].posterior) if len(heads) == 1 else None
     return Choice(members, options, criterion, strengths, search.for_mode(), loose)
 
@@ -100,6 +112,7 @@ class _Search:
     ) -> None:
         self.of, self.criterion, self.groups, self.link, self.heads = of, criterion, groups, link, heads
         self.seen: dict[Strength, Member | None] = {}
+        self.near: Tensor | None = None  # outputs at the last mode found: neighbours on the grid have modes nearby
         self.widths = 1
         self.at_mode: dict[Strength, float] = {}
         self.folds = folds_of(of.targets, groups)
@@ -132,16 +145,22 @@ class _Search:
 
     def _computed(self, strength: Strength) -> Member | None:
         try:
-            posterior = self.of.posterior(strength)
+            posterior = self.of.posterior(strength, self.near)
+            self.near = posterior.latent.outputs
             if self.criterion == "evidence":
-                return Member(1.0, posterior, Calibration(), -posterior.log_evidence)
+                each = posterior.log_evidence / len(self.of.targets)
+                return Member(1.0, posterior, Calibration(), torch.full((len(self.of.targets),), each))
             left_out = posterior.left_out(self.groups)
         except (DidNotConverge, Inconsistent):
             # A kernel too large for its numbers: this strength is no candidate, its neighbours are.
             return None
-        calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
         self.at_mode[strength] = left_out.nll(self.of.likelihood, self.of.targets, Calibration(0.0, 1.0), self.link)
-        return Member(1.0, posterior, calibration, nll)
+        return self._member(posterior, left_out)
+
+    def _member(self, posterior: FunctionPosterior, left_out: LeftOut) -> Member:
+        calibration, _, self.widths = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
+        log_probs = left_out.log_probs(self.of.likelihood, self.of.targets, calibration, self.link)
+        return Member(1.0, posterior, calibration, log_probs)
 
     def for_mode(self) -> Strength | None:
         """Of all strengths looked at that leave the layers below the head free."""
@@ -167,21 +186,27 @@ class _Search:
             left_out = member.posterior.refitted(self.folds)
         except DidNotConverge:
             return member
-        calibration, nll, _ = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
-        return Member(1.0, member.posterior, calibration, nll)
+        return self._member(member.posterior, left_out)
 
 
-def _averaged(members: list[Member], count: int, groups: Tensor | None) -> tuple[Member, ...]:
-    """Weights ∝ exp(−total NLL of what was left out), negligible ones dropped, the largest first.
+def averaged(members: Sequence[Member], groups: Tensor | None = None) -> tuple[Member, ...]:
+    """The members with weights ∝ exp(−total NLL of what was left out), negligible ones dropped, the largest first.
 
-    Examples of one group tell one story: the total counts groups, not their examples.
+    The total is that of resampled examples, and weights are averaged over resamples (pseudo-BMA+, Yao et al. 2018): what a
+    handful of examples decides is not certain. Examples of one group are drawn, and counted, as one.
     """
-    size = count if groups is None else len(groups.unique())
-    weights = (-size * torch.tensor([m.nll for m in members], dtype=torch.float64)).softmax(0)
-    kept = [(float(w), m) for w, m in zip(weights, members, strict=True) if w >= NEGLIGIBLE]
+    scores = torch.stack([m.log_probs.double() for m in members])
+    if groups is not None:
+        labels = torch.unique(groups, return_inverse=True)[1]
+        sums = scores.new_zeros(len(members), int(labels.max()) + 1).index_add(1, labels, scores)
+        scores = sums / labels.bincount()
+    draw = torch.rand(RESAMPLED, scores.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shares = -draw.clamp_min(1e-300).log()
+    shares = shares / shares.sum(1, keepdim=True) * scores.shape[1]
+    weights = (shares.to(scores) @ scores.mT).softmax(1).mean(0)
+    kept = [(float(w), m) for w, m in zip(weights, members, strict=True) if w >= min(NEGLIGIBLE, float(weights.max()))]
     total = sum(w for w, _ in kept)
-    ordered = sorted(kept, key=lambda pair: -pair[0])
-    return tuple(Member(w / total, m.posterior, m.calibration, m.nll) for w, m in ordered)
+    return tuple(replace(m, weight=w / total) for w, m in sorted(kept, key=lambda pair: -pair[0]))
 
 
 def folds_of(targets: Tensor, groups: Int[Tensor, " n"] | None = None, folds: int = FOLDS) -> Int[Tensor, " n"]:

@@ -7,6 +7,7 @@ the kernel: one that couples all outputs (side n·C), and one that is the same f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -137,7 +138,7 @@ def coupled_mode(
     (n, c), gram, start = start.shape, _checked(gram), start.double()
     eye = torch.eye(n * c, dtype=torch.float64, device=gram.device)
 
-    def newton(w: Tensor, f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def newton(f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         root = likelihood.fisher_root(f)
         inner = torch.einsum("iab,iajc,jcd->ibjd", root, gram.view(n, c, n, c), root).reshape(n * c, n * c)
         lower = torch.linalg.cholesky(eye + inner)
@@ -165,7 +166,7 @@ def shared_mode(
     eye = torch.eye(len(gram), dtype=torch.float64, device=gram.device)
     coupled = isinstance(likelihood, Categorical)
 
-    def newton(w: Tensor, f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor | None]]:
+    def newton(f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor | None]]:
         hessian = f.softmax(-1) if coupled else likelihood.fisher_root(f).diagonal(dim1=-2, dim2=-1).square()
         root = hessian.mT.clamp_min(torch.finfo(torch.float64).tiny).sqrt()  # outputs n
         lower = torch.linalg.cholesky(eye + root[:, :, None] * gram * root[:, None, :])
@@ -189,21 +190,19 @@ def shared_mode(
 
 
 def _iterate(newton, times_gram, start, likelihood, targets, guess, gram):  # type: ignore[no-untyped-def]
-    """Newton steps with backtracking; the objective falls with every one."""
-    w = torch.zeros_like(start) if guess is None else guess.double()
+    """Newton steps, each as long as the objective falls along it.
 
-    def objective(w: Tensor) -> tuple[float, Tensor]:
-        move = times_gram(w)
-        return float(likelihood.nll(start + move, targets)) + 0.5 * float((w * move).sum()), start + move
-
-    value, f = objective(w)
-    if guess is not None and not value < (zero := objective(torch.zeros_like(w)))[0]:
-        w, (value, f) = torch.zeros_like(w), zero
-    promised, arrived = float("inf"), False
-    for _ in range(STEPS):
+    `guess` is a guess of the outputs: a step depends on the outputs alone, so the first one goes straight to where the guess
+    points. Where classes can be separated the objective falls exponentially and plain Newton steps move logits by one nat each:
+    longer ones cost nothing, since along a line outputs are known without another product with the kernel.
+    """
+    w, move = torch.zeros_like(start), torch.zeros_like(start)
+    f = start if guess is None else guess.double()
+    value, promised, arrived = float(likelihood.nll(start, targets)), float("inf"), False
+    for k in range(STEPS):
         residual = likelihood.residual(f, targets)
         try:
-            new, factors = newton(w, f, residual)
+            new, factors = newton(f, residual)
         except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
             raise DidNotConverge(
                 f"the kernel (largest entry {float(gram.abs().max()):.1e}) has lost its definiteness to rounding: choose a "
@@ -211,22 +210,36 @@ def _iterate(newton, times_gram, start, likelihood, targets, guess, gram):  # ty
             ) from error
         if arrived:
             return w, f, factors
-        step = new - w
+        step, along = new - w, times_gram(new) - move
         # What a weight does outside the range of K moves no output: the promised decrease sees only what counts.
-        promised = -float((step * times_gram(w + residual)).sum())
-        if promised <= DECREASE * (1 + abs(value)):
+        promised = -float((step * (move + times_gram(residual))).sum())
+        if promised <= DECREASE * (1 + abs(value)) and (k > 0 or guess is None):
             # Newton's steps square their error: one more leaves nothing but rounding.
-            arrived, w = True, new
-            f = start + times_gram(w)
+            arrived, w, f = True, new, start + move + along
             continue
-        size = 1.0
-        while (tried := objective(w + size * step))[0] > value and size > 1e-6:
-            size /= 2
-        w, (value, f) = w + size * step, tried
+
+        def objective(size: float, w: Tensor = w, move: Tensor = move, step: Tensor = step, along: Tensor = along) -> float:
+            there = move + size * along
+            return float(likelihood.nll(start + there, targets)) + 0.5 * float(((w + size * step) * there).sum())
+
+        size, reached = _line_search(objective, value)
+        w, move, value = w + size * step, move + size * along, reached
+        f = start + move
     raise DidNotConverge(
         f"Newton's method in function space promised {promised:.1e} nats more after {STEPS} steps: the kernel is badly "
         f"conditioned (largest entry {float(gram.abs().max()):.1e}). Choose a stronger prior (a larger floor)."
     )
+
+
+def _line_search(objective: Callable[[float], float], value: float) -> tuple[float, float]:
+    """A size of the step and the objective there: doubled while that helps, halved until it is no worse than `value`."""
+    size, reached = 1.0, objective(1.0)
+    while reached > value and size > 1e-6:
+        size /= 2
+        reached = objective(size)
+    while size >= 1 and (further := objective(2 * size)) < reached:
+        size, reached = 2 * size, further
+    return size, reached
 
 
 def _checked(gram: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class Linearised:
         return moved(of, self.shift)
 
     def posterior(self, strength: Strength | None = None, guess: Tensor | None = None) -> FunctionPosterior:
-        """The posterior for one strength of the prior; None takes the prior's own numbers."""
+        """The posterior for one strength of the prior; None takes the prior's own numbers. `guess`: of the outputs at the mode."""
         gram = self.kernel.own(self.train, strength)
         latent = self.kernel.mode(gram, self.start(), self.likelihood, self.targets, guess)
         return FunctionPosterior(self, strength, latent)
@@ -75,7 +75,7 @@ class FunctionPosterior:
         for fold in folds.unique():
             out, kept = (folds == fold).nonzero().flatten(), (folds != fold).nonzero().flatten()
             latent = kernel.mode(
-                kernel.part(gram, kept, kept), start[kept], of.likelihood, of.targets[kept], self.latent.weights[kept]
+                kernel.part(gram, kept, kept), start[kept], of.likelihood, of.targets[kept], self.latent.outputs[kept]
             )
             cross = kernel.part(gram, kept, out)
             mean[out] = start[out] + latent.mean(cross)

@@ -8,8 +8,22 @@ from small import Problem
 
 import posterity as pt
 from posterity.errors import Inconsistent
-from posterity.kernel import Calibration, Strength, calibrate, choose, choose_noise, downdate, folds_of
+from posterity.kernel import (
+    Calibration,
+    Choice,
+    Member,
+    Networks,
+    Strength,
+    averaged,
+    calibrate,
+    choose,
+    choose_noise,
+    downdate,
+    folds_of,
+    stacked,
+)
 from posterity.kernel.choose import FLOORS
+from posterity.kernel.leave_one_out import TAUS, TEMPERATURES
 from posterity.kernel.noise import NOISES
 
 
@@ -65,7 +79,7 @@ def test_width_and_softness_come_from_the_grid_and_never_below_a_temperature_of_
     left_out = problem.linearised.posterior(None).left_out()
     calibration, nll, options = calibrate(left_out, problem.likelihood, problem.targets)
     assert calibration.temperature >= 1
-    assert options == 48
+    assert options == len(TAUS) * len(TEMPERATURES)
     for tau in (0.0, 0.1, 1.0):
         assert nll <= left_out.nll(problem.likelihood, problem.targets, Calibration(tau, 1.0)) + 1e-12
 
@@ -104,20 +118,71 @@ def test_the_choice_is_an_average_whose_weights_follow_what_was_left_out():
     choice = choose(problem.linearised)
     assert sum(m.weight for m in choice.members) == pytest.approx(1.0)
     assert [m.weight for m in choice.members] == sorted((m.weight for m in choice.members), reverse=True)
-    assert [m.nll for m in choice.members] == sorted(m.nll for m in choice.members)
-    assert choice.options == 5 * len(FLOORS) * 48
+    assert choice.options == 5 * len(FLOORS) * len(TAUS) * len(TEMPERATURES)
     assert all(m.posterior.strength.floor in FLOORS for m in choice.members)
     isotropic = choose(problem.linearised, shares=(0.0,))
     assert all(m.posterior.strength.share == 0 for m in isotropic.members)
 
 
+def member(log_probs, weight=1.0):
+    posterior = Problem("dense", 3, 5, pt.Categorical()).linearised.posterior(None)
+    return Member(weight, posterior, Calibration(), 0.0, log_probs)
+
+
+def test_members_that_predict_left_out_examples_better_weigh_more_and_equal_ones_the_same():
+    even = torch.full((30,), -1.0)
+    better, worse = averaged([member(even - 0.1), member(even)])
+    assert float(better.log_probs[0]) == -1.0
+    assert 0.9 < better.weight < 0.99  # exp(-3) against 1
+    assert better.weight + worse.weight == pytest.approx(1)
+    assert [m.weight for m in averaged([member(even), member(even)])] == pytest.approx([0.5, 0.5])
+    (alone,) = averaged([member(even), member(even - 1)])
+    assert alone.weight == 1
+
+
+def test_what_few_examples_decide_is_less_certain_than_their_sum_says():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(30, generator=generator)
+    noise = noise - noise.mean() + 0.2
+    first, second = averaged([member(torch.zeros(30)), member(-noise)])
+    assert first.weight < torch.sigmoid(torch.tensor(30 * 0.2)) - 0.03
+    assert first.weight > second.weight
+
+
+def test_a_group_counts_as_one_example_in_the_weights():
+    scores, groups = torch.tensor([-1.0] * 20), torch.arange(20) // 10
+    few = averaged([member(scores), member(scores - 0.3)], groups)
+    many = averaged([member(scores), member(scores - 0.3)])
+    assert few[0].weight == pytest.approx(float(torch.sigmoid(torch.tensor(0.6))), abs=1e-6)
+    assert many[0].weight > 0.99
+
+
+def test_networks_are_weighed_by_the_mixture_they_make_with_the_posteriors():
+    even = torch.full((80,), -1.0)
+    choice = Choice((member(even, 0.6), member(even, 0.4)), 1, "loo")
+
+    def weight(log_probs):
+        found = stacked(choice, Networks(1.0, (), Calibration(0.0), 1.0, log_probs))
+        assert found.networks.weight + sum(m.weight for m in found.members) == pytest.approx(1)
+        assert found.members[0].weight / found.members[1].weight == pytest.approx(1.5)
+        return found.networks.weight
+
+    assert weight(even + 0.5) == pytest.approx(90 / 100)  # all of 80 examples, and half of the 20 that speak for neither
+    assert weight(even - 0.5) == pytest.approx(10 / 100)
+    # Each is right where the other is wrong: both are wanted, though their scores are the same.
+    split = torch.where(torch.arange(80) % 2 == 0, 0.9, 0.1).log()
+    half = replace(choice, members=(member((1 - split.exp()).log()),))
+    found = stacked(half, Networks(1.0, (), Calibration(0.0), 1.0, split))
+    assert 0.4 < found.networks.weight < 0.6
+
+
 def test_folds_keep_groups_together_and_spread_classes():
     targets = torch.arange(40) % 4
-    folds = folds_of(targets)
+    folds = folds_of(targets, folds=10)
     assert folds.bincount().tolist() == [4] * 10
     for k in range(10):
         assert len(targets[folds == k].unique()) >= 2
     groups = torch.arange(40) // 4
-    together = folds_of(targets, groups)
+    together = folds_of(targets, groups, 10)
     for g in range(10):
         assert len(together[groups == g].unique()) == 1

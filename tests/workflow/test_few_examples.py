@@ -54,7 +54,7 @@ def test_many_examples_get_a_structured_posterior_and_few_an_exact_one(source):
     fit = pt.learn(network(), task(1, 20), prior, classes=NAMES, progress=False)
     assert fit.function is not None
     assert isinstance(fit.choice.best.posterior.of.kernel, PerOutput)
-    assert sum(m.weight for m in fit.choice.members) == pytest.approx(1)
+    assert sum(m.weight for m in fit.choice.members) + fit.choice.networks.weight == pytest.approx(1)
 
 
 def test_the_predictive_is_better_than_plain_fine_tuning(source):
@@ -110,8 +110,37 @@ def test_adapting_leaves_the_network_at_the_priors_mean_and_learning_trains_it(s
     learned = pt.learn(network(), task(1, 15), prior, classes=NAMES, progress=False)
     assert torch.equal(adapted.posterior.mean["0"], prior.mean["0"])
     assert not torch.equal(learned.posterior.mean["0"], prior.mean["0"])
+    assert adapted.choice.networks is None
+    # Without its networks the one that learned predicts as the one that adapted.
+    members = [replace(m, weight=m.weight / (1 - learned.choice.networks.weight)) for m in learned.choice.members]
+    alone = replace(learned.function, choice=replace(learned.choice, networks=None, members=tuple(members)))
     x = task(1, 40)[0]
-    torch.testing.assert_close(adapted.predict(x).probs, learned.predict(x).probs)
+    torch.testing.assert_close(adapted.predict(x).probs, replace(learned, function=alone).predict(x).probs)
+
+
+def test_learning_averages_posteriors_with_networks_that_left_examples_out(source):
+    prior, _ = source
+    x, y = task(1, 15)
+    fit = pt.learn(network(), (x, y), prior, classes=NAMES, progress=False)
+    networks = fit.choice.networks
+    assert [share for share, _ in networks.weights] == pytest.approx([0.5] + [0.1] * 5)
+    torch.testing.assert_close(networks.weights[0][1]["0"], fit.posterior.mean["0"])
+    new = task(2, 30)[0]
+    twin = network()
+    total = torch.zeros(30, 3)
+    for share, weights in networks.weights:
+        for name, matrix in weights.items():
+            layer = twin[int(name)]
+            layer.weight.data, layer.bias.data = matrix[:, :-1], matrix[:, -1]
+        with torch.no_grad():
+            total += share * (twin(new) / networks.calibration.temperature).softmax(1)
+    nothing = replace(fit.choice, members=tuple(replace(m, weight=0.0) for m in fit.choice.members))
+    nothing = replace(nothing, networks=replace(networks, weight=1.0))
+    only = replace(fit, function=replace(fit.function, choice=nothing)).predict(new)
+    torch.testing.assert_close(only.probs, total, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(only.unknown, fit.predict(new).unknown)
+    # What every network had left out scores them: none of the five has seen all examples.
+    assert networks.nll > float(F.cross_entropy(fit.model(x).detach() / networks.calibration.temperature, y))
 
 
 def test_an_isotropic_prior_is_one_of_the_family(source):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -57,6 +57,20 @@ class Batch:
         raise BadData(
             f"batch {index} is a {type(raw).__name__}: it must be a pair (inputs, targets), or a mapping with the targets in it."
         )
+
+    @classmethod
+    def joined(cls, batches: Sequence[Batch]) -> Batch:
+        """The examples of several batches as one; what is no tensor holds for all and is the first's."""
+
+        def together(parts: list[Any]) -> Any:
+            return torch.cat(parts) if isinstance(parts[0], Tensor) else parts[0]
+
+        first = batches[0]
+        if len(batches) == 1:
+            return first
+        positional = tuple(together([b.positional[i] for b in batches]) for i in range(len(first.positional)))
+        named = {key: together([b.named[key] for b in batches]) for key in first.named}
+        return cls(positional, named, torch.cat([b.targets for b in batches]), first.index)
 
     @property
     def count(self) -> int:

@@ -1,9 +1,9 @@
 """Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
 
-from posterity.kernel.choose import Choice, Member, choose, folds_of
+from posterity.kernel.choose import Choice, Member, Networks, averaged, choose, folds_of, stacked
 from posterity.kernel.frames import BlockFrame
 from posterity.kernel.function_space import FunctionSpace, Moments
-from posterity.kernel.jacobian import Jacobian, jacobian
+from posterity.kernel.jacobian import Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared
 from posterity.kernel.latent import Latent
 from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate, downdate, log_predictive
@@ -26,10 +26,12 @@ __all__ = [
     "Link",
     "Member",
     "Moments",
+    "Networks",
     "Noise",
     "PerOutput",
     "Shared",
     "Strength",
+    "averaged",
     "calibrate",
     "centred",
     "choose",
@@ -40,5 +42,7 @@ __all__ = [
     "link",
     "log_predictive",
     "normal_draws",
+    "outputs_at",
     "residual_noise",
+    "stacked",
 ]

@@ -7,7 +7,7 @@ have to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,11 +23,13 @@ from posterity.kernel.links import Link
 from posterity.kernel.strength import FLOORS, HEADS, SHARES, Strength
 
 Criterion = Literal["loo", "evidence"]
-FOLDS = 10
-MEMBERS = 5
+FOLDS = 5
+MEMBERS = 3
 """The most posteriors of an average: each costs its own kernel at every prediction."""
 NEGLIGIBLE = 0.03
 """A member of less weight than this changes no prediction worth its price."""
+HALVES = 20
+"""What is believed of trained networks before any example: as much as so many examples that speak for neither side."""
 RESAMPLED = 500
 """Draws of the Bayesian bootstrap behind the weights of an average."""
 
@@ -39,13 +41,22 @@ class Member:
     weight: float
     posterior: FunctionPosterior
     calibration: Calibration
-    log_probs: Float[Tensor, " n"]
+    nll: float
+    """Mean NLL in nats of examples that were left out."""
+    log_probs: Float[Tensor, " n"] | None = None
     """ln p of each training example when it was left out."""
 
-    @property
-    def nll(self) -> float:
-        """Mean NLL in nats of examples that were left out."""
-        return -float(self.log_probs.mean())
+
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """Trained networks, used as they are, as one more part of an average."""
+
+    weight: float
+    weights: tuple[tuple[float, Mapping[str, Tensor]], ...]
+    """How much each network counts, and its weights block by block."""
+    calibration: Calibration
+    nll: float
+    log_probs: Float[Tensor, " n"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +74,8 @@ class Choice:
     loose: FunctionPosterior | None = None
     """The best with the loosest floor instead of its own, for scores of unknown inputs. Leave-one-out sees known classes alone:
     where the prior's mean serves them well it may hold the prior so firmly that nothing ever seems strange."""
+    networks: Networks | None = None
+    """Trained networks beside the posteriors, whose weights add up to 1 with theirs."""
 
     @property
     def best(self) -> Member:
@@ -148,8 +161,7 @@ class _Search:
             posterior = self.of.posterior(strength, self.near)
             self.near = posterior.latent.outputs
             if self.criterion == "evidence":
-                each = posterior.log_evidence / len(self.of.targets)
-                return Member(1.0, posterior, Calibration(), torch.full((len(self.of.targets),), each))
+                return Member(1.0, posterior, Calibration(), -posterior.log_evidence)
             left_out = posterior.left_out(self.groups)
         except (DidNotConverge, Inconsistent):
             # A kernel too large for its numbers: this strength is no candidate, its neighbours are.
@@ -158,9 +170,9 @@ class _Search:
         return self._member(posterior, left_out)
 
     def _member(self, posterior: FunctionPosterior, left_out: LeftOut) -> Member:
-        calibration, _, self.widths = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
+        calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
         log_probs = left_out.log_probs(self.of.likelihood, self.of.targets, calibration, self.link)
-        return Member(1.0, posterior, calibration, log_probs)
+        return Member(1.0, posterior, calibration, nll, log_probs)
 
     def for_mode(self) -> Strength | None:
         """Of all strengths looked at that leave the layers below the head free."""
@@ -195,24 +207,45 @@ def averaged(members: Sequence[Member], groups: Tensor | None = None) -> tuple[M
     The total is that of resampled examples, and weights are averaged over resamples (pseudo-BMA+, Yao et al. 2018): what a
     handful of examples decides is not certain. Examples of one group are drawn, and counted, as one.
     """
-    scores = torch.stack([m.log_probs.double() for m in members])
-    if groups is not None:
-        labels = torch.unique(groups, return_inverse=True)[1]
-        sums = scores.new_zeros(len(members), int(labels.max()) + 1).index_add(1, labels, scores)
-        scores = sums / labels.bincount()
-    draw = torch.rand(RESAMPLED, scores.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    shares = -draw.clamp_min(1e-300).log()
-    shares = shares / shares.sum(1, keepdim=True) * scores.shape[1]
-    weights = (shares.to(scores) @ scores.mT).softmax(1).mean(0)
+    scores = torch.stack([m.log_probs.double() for m in members if m.log_probs is not None])
+    weights = (_resampled(scores.shape[1], groups).to(scores) @ scores.mT).softmax(1).mean(0)
     kept = [(float(w), m) for w, m in zip(weights, members, strict=True) if w >= min(NEGLIGIBLE, float(weights.max()))]
     total = sum(w for w, _ in kept)
     return tuple(replace(m, weight=w / total) for w, m in sorted(kept, key=lambda pair: -pair[0]))
 
 
+def stacked(choice: Choice, networks: Networks, groups: Tensor | None = None) -> Choice:
+    """Posteriors and trained networks together, weighted so that the mixture predicts best what was left out (stacking).
+
+    The weight is the mean of the best ones over resampled examples, and over `HALVES` examples more that speak for neither: a
+    handful of examples that were left out says little, and an average of two is rarely far behind the better.
+    """
+    probs = [m.weight * m.log_probs.double().exp() for m in choice.members if m.log_probs is not None]
+    here, there = torch.stack(probs).sum(0), networks.log_probs.double().exp()
+    weights = torch.linspace(0, 1, 21, dtype=torch.float64, device=here.device)
+    mixed = torch.lerp(here, there, weights[:, None]).clamp_min(torch.finfo(torch.float64).tiny).log()
+    resampled = _resampled(len(here), groups)
+    best = weights[(resampled.to(mixed) @ mixed.mT).argmax(1)].mean()
+    count = len(here) if groups is None else len(groups.unique())
+    share = float((count * best + HALVES * 0.5) / (count + HALVES))
+    members = tuple(replace(m, weight=m.weight * (1 - share)) for m in choice.members)
+    return replace(choice, members=members, networks=replace(networks, weight=share))
+
+
+def _resampled(count: int, groups: Tensor | None) -> Float[Tensor, "draws n"]:
+    """How often each example counts, over draws of the Bayesian bootstrap. A group is drawn, and counts, as one example."""
+    labels = torch.arange(count) if groups is None else torch.unique(groups.cpu(), return_inverse=True)[1]
+    sizes = labels.bincount()
+    draw = torch.rand(RESAMPLED, len(sizes), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shares = -draw.clamp_min(1e-300).log()
+    shares = shares / shares.sum(1, keepdim=True) * len(sizes)
+    return (shares / sizes)[:, labels]
+
+
 def folds_of(targets: Tensor, groups: Int[Tensor, " n"] | None = None, folds: int = FOLDS) -> Int[Tensor, " n"]:
     """Folds for refitting: whole groups, classes spread evenly, the same every time."""
     n = len(targets)
-    labels = torch.arange(n) if groups is None else torch.unique(groups, return_inverse=True)[1]
+    labels = torch.arange(n) if groups is None else torch.unique(groups.cpu(), return_inverse=True)[1]
     count = int(labels.max()) + 1
     first = torch.stack([(labels == g).nonzero()[0, 0] for g in range(count)]) if groups is not None else labels
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(0))

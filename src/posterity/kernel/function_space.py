@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from posterity.blocks import Block
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
-from posterity.kernel.choose import Choice
+from posterity.kernel.choose import Choice, Networks
 from posterity.kernel.frames import BlockFrame
-from posterity.kernel.jacobian import Jacobian, jacobian
+from posterity.kernel.jacobian import Jacobian, jacobian, outputs_at
 from posterity.kernel.leave_one_out import Calibration
 from posterity.kernel.links import Link
 
@@ -49,12 +49,22 @@ class FunctionSpace:
         loose = self.choice.loose
         for batch in inputs:
             new = self.jacobian(model, [batch])
-            found = [
-                Moments(m.weight, *m.posterior.moments(new), m.calibration, None if loose is None else 0.0)
-                for m in self.choice.members
-            ]
-            yield found if loose is None else [*found, Moments(0.0, *loose.moments(new), Calibration(), 1.0)]
+            outside = None if loose is None else 0.0
+            found = [Moments(m.weight, *m.posterior.moments(new), m.calibration, outside) for m in self.choice.members]
+            if self.choice.networks is not None:
+                found += _of_networks(self.choice.networks, model, batch)
+            if loose is not None:
+                found.append(Moments(0.0, *loose.moments(new), Calibration(), 1.0))
+            yield found
 
     def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
         """Outputs at the point of linearisation, and how they depend on the weights."""
         return jacobian(model, self.blocks, self.point, self.frames, inputs)
+
+
+def _of_networks(networks: Networks, model: nn.Module, batch: Batch) -> Iterator[Moments]:
+    """Outputs without any variance. They say nothing of inputs unlike all others: that is left to the posteriors."""
+    for share, weights in networks.weights:
+        mean = outputs_at(model, weights, batch).double()
+        certain = mean.new_zeros(*mean.shape, mean.shape[1])
+        yield Moments(networks.weight * share, mean, certain, networks.calibration, in_unknown=0.0)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks import Block, Call, LinearLayer, Recorder, watched, write_blocks
+from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, named, watched, write_blocks
 from posterity.curvature.base import gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
@@ -122,10 +122,7 @@ def jacobian(
     Linear layers with one position an example keep input and gradient rows, all others their gradients written out; in
     float64, so that what the network's precision has rounded still makes a kernel without negative eigenvalues.
     """
-    like = next(model.parameters())
-    weights = {name: p.detach() for name, p in model.named_parameters()}
-    weights |= {name: b.detach().clone() for name, b in model.named_buffers()}
-    weights |= write_blocks(blocks, {name: point[name].to(like) for name in blocks})
+    like, weights = next(model.parameters()), _weights(model, blocks, point)
     parts = []
     with torch.inference_mode(False), watched(model, blocks) as watch:
         for batch in inputs:
@@ -136,6 +133,20 @@ def jacobian(
                 parts.append(_of_batch(model, blocks, weights, frames, there, watch, None))
     outputs = torch.cat([p.outputs for p in parts])
     return Jacobian(outputs, {name: _joined([p.blocks[name] for p in parts]) for name in blocks})
+
+
+@torch.no_grad()
+def outputs_at(model: nn.Module, point: Mapping[str, Tensor], batch: Batch) -> Tensor:
+    """The network's outputs with other weights in some of its blocks; the model comes out as it went in."""
+    weights = _weights(model, find_blocks(model, named(point)), point)
+    return batch.to(next(model.parameters()).device).outputs(model, weights)
+
+
+def _weights(model: nn.Module, blocks: Mapping[str, Block], point: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    like = next(model.parameters())
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    weights |= {name: b.detach().clone() for name, b in model.named_buffers()}
+    return weights | write_blocks(blocks, {name: point[name].to(like) for name in blocks})
 
 
 def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> Jacobian:  # type: ignore[no-untyped-def]

@@ -218,7 +218,9 @@ def _iterate(newton, times_gram, start, likelihood, targets, guess, gram):  # ty
             arrived, w, f = True, new, start + move + along
             continue
 
-        def objective(size: float, w: Tensor = w, move: Tensor = move, step: Tensor = step, along: Tensor = along) -> float:
+        def objective(
+            size: float, w: Tensor = w, move: Tensor = move, step: Tensor = step, along: Tensor = along
+        ) -> float:
             there = move + size * along
             return float(likelihood.nll(start + there, targets)) + 0.5 * float(((w + size * step) * there).sum())
 

@@ -21,9 +21,9 @@ from posterity.errors import Inconsistent
 from posterity.kernel.latent import Latent, symmetric
 from posterity.kernel.links import Link, link
 
-TEMPERATURES = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
+TEMPERATURES = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Of the probabilities. Below one they would be sharper than the network's own, which overfits few examples."""
-TAUS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+TAUS = (0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Multiples of the posterior covariance; 0 is the network at its mode."""
 
 

@@ -43,7 +43,7 @@ class Linearised:
         return moved(of, self.shift)
 
     def posterior(self, strength: Strength | None = None, guess: Tensor | None = None) -> FunctionPosterior:
-        """The posterior for one strength of the prior; None takes the prior's own numbers. `guess`: of the outputs at the mode."""
+        """The posterior for one strength of the prior, None its own numbers; `guess` is one of the outputs at the mode."""
         gram = self.kernel.own(self.train, strength)
         latent = self.kernel.mode(gram, self.start(), self.likelihood, self.targets, guess)
         return FunctionPosterior(self, strength, latent)

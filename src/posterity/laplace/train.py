@@ -252,16 +252,7 @@ def train(
 def _polished(model: nn.Module, goal: _Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:
     """Down to the mode on all examples at once; the slope that is left, in summed nats, with a warning if it is no mode."""
     model.eval()
-    everything = list(source)
-    whole = replace(
-        everything[0],
-        positional=tuple(
-            torch.cat([b.positional[i] for b in everything]) for i in range(len(everything[0].positional))
-        ),
-        named={key: torch.cat([b.named[key] for b in everything]) for key in everything[0].named},
-        targets=torch.cat([b.targets for b in everything]),
-    )
-    goal.take(whole, where)
+    goal.take(Batch.joined(list(source)), where)
     before = goal()
     kept = [p.detach().clone() for p in goal.parameters]
     polish(goal.parameters, goal, steps)

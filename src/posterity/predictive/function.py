@@ -52,12 +52,12 @@ def from_moments(
     entropy = binary_entropy if isinstance(likelihood, Bernoulli) else categorical_entropy
     probs, unknown, logits = (torch.zeros_like(moments[0].mean) for _ in range(3))
     within = torch.zeros_like(entropy(probs))
-    for m in moments:
-        strange = m.weight if m.in_unknown is None else m.in_unknown
+    shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
+    for m, strange in zip(moments, shares, strict=True):
         if strange > 0:
             # Scores for unknown inputs want the covariance as it is: the temperature is for probabilities.
             closed = "probit" if kind == "sampled" else kind
-            unknown = unknown + strange * link(m.mean, m.covariance, likelihood, closed)
+            unknown = unknown + strange / sum(shares) * link(m.mean, m.covariance, likelihood, closed)
         if m.weight == 0:
             continue
         tau, t = m.calibration.tau, m.calibration.temperature

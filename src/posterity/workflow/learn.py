@@ -12,15 +12,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import named
+from posterity.blocks import find_blocks, named, write_blocks
 from posterity.checks import admitted
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.past import sign
 from posterity.curvature.provenance import Provenance
 from posterity.curvature.workers import Workers
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, FunctionSpace, Link, Strength
+from posterity.kernel import Calibration, FunctionSpace, Link, Networks, Strength, stacked
 from posterity.kernel.jacobian import Rows
+from posterity.kernel.strength import FLOORS
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
 from posterity.laplace.frozen import check_frozen, with_frozen
 from posterity.laplace.isotropic import head_name
@@ -38,6 +39,7 @@ from posterity.workflow.few import (
 )
 from posterity.workflow.fit import Fit
 from posterity.workflow.from_trained import calibrated
+from posterity.workflow.networks import trained_networks
 
 log = logging.getLogger("posterity")
 
@@ -115,18 +117,24 @@ def learn(
     criterion = "bayes" if isinstance(scales, Scales) else scales
     if criterion not in ("loo", "evidence", "bayes"):
         raise ValueError(f'scales is "loo", "evidence", "bayes" or a Scales(...), not "{criterion}"')
-    options: dict[str, Any] = {"batch_size": batch_size, "progress": progress} | dict(training or {})
     few = task.examples()
-    used = task.prior
-    space: FunctionSpace | None = None
     if few is not None and task.learned and criterion != "bayes":
-        space = around_prior(
-            model, task.prior, task.handed_down, task.new_head, few, likelihood, criterion, groups, link
+        return task.from_few(
+            few,
+            criterion,
+            groups,
+            link,
+            None,
+            estimator,
+            generator,
+            progress,
+            networks=True,
+            training=({} if validation is None else {"validation": validation}) | dict(training or {}),
         )
-        used = task.at_strength(space)
-        task.write(used, space)
-        options = _from_there(likelihood) | options
-    elif few is not None:
+    used = task.prior
+    options: dict[str, Any] = {"batch_size": batch_size, "progress": progress} | dict(training or {})
+    space: FunctionSpace | None = None
+    if few is not None:
         # Few examples are quick to train on, and what follows speaks of a mode: steps large enough to arrive at one.
         options = {"lr": FEW_LR} | options
     if validation is None and few is None:
@@ -216,36 +224,9 @@ def adapt(
     few = task.examples()
     if few is None:
         raise too_large(*task.size(), task.new_head is not None)
-    space = around_prior(
-        model, task.prior, task.handed_down, task.new_head, few, likelihood, scales, groups, link, shares
+    return task.from_few(
+        few, scales, groups, link, shares, estimator, generator, progress, networks=polish, training={}
     )
-    used = task.at_strength(space)
-    history = None
-    task.write(used, space)
-    if polish:
-        history = train(
-            model,
-            data,
-            used,
-            likelihood,
-            validation=None,
-            batch_size=batch_size,
-            generator=generator,
-            progress=progress,
-            **_from_there(likelihood),
-        )
-    curvature = estimate(
-        model,
-        data,
-        estimator or EKFAC(),
-        space.likelihood,
-        blocks=named(used.mean),
-        batch_size=batch_size,
-        generator=generator,
-        progress=progress,
-    )
-    posterior = _signed(update(used, model, curvature), model, history, classes)
-    return Fit(model, used, posterior, curvature, Scales(), history, space.likelihood, space)
 
 
 class _Task:
@@ -265,6 +246,7 @@ class _Task:
         if head not in (None, "keep", "new"):
             raise ValueError(f'head is "keep", "new" or None, not "{head}"')
         self.model, self.data, self.likelihood, self.batch_size = model, data, likelihood, batch_size
+        self.classes = classes
         self.handed_down = isotropic(model) if prior is None else prior
         self.learned = prior is not None and any(bool(mean.any()) for mean in prior.mean.values())
         new = self._is_new(prior, classes, head)
@@ -308,13 +290,67 @@ class _Task:
             return None
         return found
 
-    def at_strength(self, space: FunctionSpace) -> Gaussian:
+    def from_few(
+        self,
+        few: Examples,
+        criterion: Literal["loo", "evidence"],
+        groups: Tensor | None,
+        link: Link,
+        shares: Sequence[float] | None,
+        estimator: Estimator | None,
+        generator: torch.Generator,
+        progress: bool,
+        *,
+        networks: bool,
+        training: Mapping[str, Any],
+    ) -> Fit:
+        """The posterior around the prior's mean, and trained networks beside it if they are wanted."""
+        model, likelihood = self.model, self.likelihood
+        space = around_prior(
+            model, self.prior, self.handed_down, self.new_head, few, likelihood, criterion, groups, link, shares
+        )
+        used = self.at_strength(space, strength_of(space))
+        self.write(used, space)
+        beside = None
+        if networks and criterion == "loo" and not isinstance(likelihood, GaussianNoise):
+            beside = self._networks(space, few, groups, progress)
+        history = None
+        if beside is not None:
+            space = replace(space, choice=stacked(space.choice, beside, groups))
+            _, trained = beside.weights[0]
+            model.load_state_dict(write_blocks(find_blocks(model, named(trained)), trained), strict=False)
+        if networks and (beside is None or training):
+            options: dict[str, Any] = {"batch_size": self.batch_size, "progress": progress, "validation": None}
+            options |= _from_there(likelihood) | dict(training)
+            history = train(model, self.data, used, likelihood, generator=generator, **options)
+        curvature = estimate(
+            model,
+            self.data,
+            estimator or EKFAC(),
+            space.likelihood,
+            blocks=named(used.mean),
+            batch_size=self.batch_size,
+            generator=generator,
+            progress=progress,
+        )
+        posterior = _signed(update(used, model, curvature), model, history, self.classes)
+        return Fit(model, used, posterior, curvature, Scales(), history, space.likelihood, space)
+
+    def _networks(self, space: FunctionSpace, few: Examples, groups: Tensor | None, progress: bool) -> Networks | None:
+        """Trained networks, held by the prior as strongly as the best posterior is."""
+        strength = space.choice.best.posterior.strength
+        assert strength is not None
+        strength = replace(strength, floor=min(strength.floor, FLOORS[-1]))
+        prior = self.at_strength(space, strength)
+        return trained_networks(self.model, prior, few, self.likelihood, groups, space.link, progress)
+
+    def at_strength(self, space: FunctionSpace, strength: Strength) -> Gaussian:
         """The prior with the numbers that were chosen, for a network with weights of its own.
 
         A kernel that all classes share sees the layers below through the prior's head; the network sees them through its new
         one. Their sizes differ, and the numbers are scaled so that both change outputs alike.
         """
-        strength, options = strength_of(space), space.choice.strengths
+        options = space.choice.strengths
         if self.new_head is None:
             adjusted = self.prior.adjusted(strength.share, strength.floor)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small import Problem
@@ -167,7 +169,9 @@ def test_networks_are_weighed_by_the_mixture_they_make_with_the_posteriors():
         assert found.members[0].weight / found.members[1].weight == pytest.approx(1.5)
         return found.networks.weight
 
-    assert weight(even + 0.5) == pytest.approx(90 / 100)  # all of 80 examples, and half of the 20 that speak for neither
+    assert weight(even + 0.5) == pytest.approx(
+        90 / 100
+    )  # all of 80 examples, and half of the 20 that speak for neither
     assert weight(even - 0.5) == pytest.approx(10 / 100)
     # Each is right where the other is wrong: both are wanted, though their scores are the same.
     split = torch.where(torch.arange(80) % 2 == 0, 0.9, 0.1).log()

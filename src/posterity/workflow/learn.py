@@ -76,9 +76,10 @@ def learn(
 
     Few examples get the exact posterior in function space. After a learned prior it is taken around the *prior's mean*, with
     the strength of the prior, the width and the softness of the predictive chosen by leave-one-out on a declared grid: no
-    validation data is needed. The network is then trained to its MAP estimate, for use by itself and as the mean of the Gaussian
-    over weights. Without a learned prior the posterior is taken around the trained network. Many examples get a structured
-    posterior around the trained network; a tenth of them is held out, to stop training and to calibrate.
+    validation data is needed. Networks trained from the prior's mean stand beside it, with a weight by how well they predict
+    examples they had left out; the one that saw all examples is `fit.model`. Without a learned prior the posterior is taken
+    around the trained network. Many examples get a structured posterior around the trained network; a tenth of them is held
+    out, to stop training and to calibrate.
 
     Args:
         model: any `nn.Module` whose trainable layers can become blocks. It is trained in place.
@@ -203,7 +204,7 @@ def adapt(
         shares: shares of the source to choose from; (0.0,) is the isotropic prior around the same mean.
         estimator: of curvature, for the Gaussian over weights.
         batch_size: for the passes over the data.
-        polish: whether to train the network from there, as `learn` does.
+        polish: whether to train networks from there and average with them, as `learn` does.
         generator: the source of randomness.
         progress: whether to show bars.
 

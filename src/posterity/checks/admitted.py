@@ -135,9 +135,9 @@ def _try(model: nn.Module, x: Tensor, categorical: bool) -> None:
         with evaluating(model):
             outputs = trial(model, (x,), {})
     except Exception as error:
-        told = explained(error, model, (x,), {})
-        if told is None:
+        clearer = explained(error, model, (x,), {})
+        if clearer is None:
             raise
-        raise told from error
+        raise clearer from error
     if categorical and isinstance(outputs, Tensor):
         check_logits(outputs)

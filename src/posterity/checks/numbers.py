@@ -33,6 +33,6 @@ def check_finite(values: Tensor, what: str = "the inputs") -> None:
     Raises:
         NotFinite: with how many there are, and where the first one is.
     """
-    told = not_finite(values, what)
-    if told:
-        raise NotFinite(told)
+    problem = not_finite(values, what)
+    if problem:
+        raise NotFinite(problem)

@@ -44,8 +44,8 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
         else:
             return None
     given = [*_tensors(args), *_tensors(list(kwargs.values()))]
-    told = _sentence(model, given, last[-1] if last else None)
-    return None if told is None else BadData(told)
+    sentence = _sentence(model, given, last[-1] if last else None)
+    return None if sentence is None else BadData(sentence)
 
 
 def trial(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

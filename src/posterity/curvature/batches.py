@@ -118,9 +118,9 @@ class Batch:
         given = {"inputs": [*self.positional, *self.named.values()], "targets": [self.targets]}
         for what, values in given.items():
             for value in values:
-                told = isinstance(value, Tensor) and not_finite(value, f"the {what} of {name} {self.index}")
-                if told:
-                    return told
+                problem = isinstance(value, Tensor) and not_finite(value, f"the {what} of {name} {self.index}")
+                if problem:
+                    return problem
         return None
 
     def tensors(self) -> list[Tensor]:
@@ -159,10 +159,10 @@ class Batch:
             else:
                 result = run_with(model, parameters, self.positional, self.named)
         except (RuntimeError, ValueError, IndexError) as error:
-            told = explained(error, model, self.positional, self.named)
-            if told is None:
+            problem = explained(error, model, self.positional, self.named)
+            if problem is None:
                 raise
-            raise told from error
+            raise problem from error
         if not isinstance(result, Tensor):
             result = getattr(result, "logits", result)
         if not isinstance(result, Tensor):

@@ -85,15 +85,15 @@ def data_fingerprint(hashes: Int[Tensor, "..."]) -> str:
     return hashlib.blake2b(ordered(rows).contiguous().numpy().astype("<i8").tobytes(), digest_size=16).hexdigest()
 
 
-def seen(known: Hashes, asked: Hashes) -> Bool[Tensor, " n"]:
-    """Which of the examples asked for are among the known ones: those with a match in any column."""
-    found = torch.zeros(len(asked), dtype=torch.bool)
-    if not len(known) or not len(asked):
+def seen(known: Hashes, new: Hashes) -> Bool[Tensor, " n"]:
+    """Which of the new examples are among the known ones: those with a match in any column."""
+    found = torch.zeros(len(new), dtype=torch.bool)
+    if not len(known) or not len(new):
         return found
     for column in range(FINE):
-        found |= torch.isin(asked[:, column], known[:, column])
+        found |= torch.isin(new[:, column], known[:, column])
     for column in range(FINE, COLUMNS):
-        (mine, coarse), (theirs, stored_coarsely) = _taken_apart(asked[:, column]), _taken_apart(known[:, column])
+        (mine, coarse), (theirs, stored_coarsely) = _taken_apart(new[:, column]), _taken_apart(known[:, column])
         found |= coarse & torch.isin(mine, theirs)
         found |= torch.isin(mine, theirs[stored_coarsely])
     return found

@@ -187,14 +187,14 @@ class Provenance:
         return self
 
     def __str__(self) -> str:
-        told = f"{self.count:,} examples" if self.count else "no data"
+        text = f"{self.count:,} examples" if self.count else "no data"
         if self.gaps:
-            told += f", and unknown: {'; '.join(self.gaps)}"
+            text += f", and unknown: {'; '.join(self.gaps)}"
         if self.vouchers:
-            told += f", vouched for: {'; '.join(self.vouchers)}"
+            text += f", vouched for: {'; '.join(self.vouchers)}"
         for choice in self.choices:
-            told += f", {choice.what} chosen from {choice.options or 'an undeclared number'}"
-        return told
+            text += f", {choice.what} chosen from {choice.options or 'an undeclared number'}"
+        return text
 
 
 def together(parts: Iterable[Provenance]) -> Provenance:

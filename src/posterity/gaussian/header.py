@@ -53,7 +53,7 @@ class BlockSpec:
 
 @dataclass(frozen=True)
 class FrozenSpec:
-    """A tensor beside the blocks: carried, or too large and told by its digest alone."""
+    """A tensor beside the blocks: carried, or too large and named by its digest alone."""
 
     name: str
     dtype: str
@@ -107,9 +107,9 @@ class Header:
                 f"it is in format {version} and this posterity reads up to {FORMAT}: upgrade with "
                 "`pip install --upgrade posterity`, or ask for the file in the older format."
             )
-        told = "hashes" if version < 3 else "provenance"
+        field_name = "hashes" if version < 3 else "provenance"
         since_4 = ("frozen",) if version > 3 else ()
-        fields = top.fields("sha256", "format", "written_by", told, "blocks", "card", *since_4)
+        fields = top.fields("sha256", "format", "written_by", field_name, "blocks", "card", *since_4)
         blocks = tuple(_block(block) for block in fields["blocks"].items())
         for name, times in Counter(block.name for block in blocks).most_common(1):
             if times > 1:
@@ -117,9 +117,9 @@ class Header:
         card, chosen = _card(fields["card"], version)
         provenance: ProvenanceSpec | OlderProvenance
         if version < 3:
-            provenance = OlderProvenance(fields[told].optional(lambda place: place.integer(0)), chosen)
+            provenance = OlderProvenance(fields[field_name].optional(lambda place: place.integer(0)), chosen)
         else:
-            provenance = _provenance(fields[told])
+            provenance = _provenance(fields[field_name])
         frozen = tuple(_frozen(place) for place in fields["frozen"].items()) if since_4 else ()
         if len({spec.name for spec in frozen}) < len(frozen):
             raise DamagedFile("two tensors beside the blocks have one name.")

@@ -285,11 +285,11 @@ def _assemble(header: Header, tensors: dict[str, Tensor]) -> Gaussian:
             precision[block.name] = put_together(block.kind, block.shape, block.terms, parts)
         except PosterityError as error:
             raise DamagedFile(f"block {block.name!r}: {error}") from error
-    told = header.provenance
-    if isinstance(told, ProvenanceSpec):
-        provenance = assembled(told, tensors)
+    stored = header.provenance
+    if isinstance(stored, ProvenanceSpec):
+        provenance = assembled(stored, tensors)
     else:
-        provenance = from_older(told.hashes, header.card.count, told.chosen, mean, tensors)
+        provenance = from_older(stored.hashes, header.card.count, stored.chosen, mean, tensors)
     frozen = _beside(header.frozen, tensors)
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")

@@ -183,9 +183,9 @@ def train(
         "halve_after": halve_after,
         "stop_after": stop_after,
     }
-    told = data_seen(data, None if isinstance(validation, float | int) else held_out)
-    settings["the data"] = told.fingerprint if told.is_known else "not the same each time"
-    seen = told.joined(start_seen(model, prior))
+    examples_seen = data_seen(data, None if isinstance(validation, float | int) else held_out)
+    settings["the data"] = examples_seen.fingerprint if examples_seen.is_known else "not the same each time"
+    seen = examples_seen.joined(start_seen(model, prior))
     state.start(model, optim, [shuffle, *source.generators], settings)
     learned_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
     if learned_noise and state.epochs:
@@ -305,8 +305,8 @@ class _Goal:
 
     def take(self, batch: Batch, device: torch.device) -> None:
         """The coming batch, of which this worker sees its part."""
-        if self.source.number == 0 and (told := batch.not_finite()):
-            raise NotFinite(told)
+        if self.source.number == 0 and (problem := batch.not_finite()):
+            raise NotFinite(problem)
         if self.source.dealt:
             self.count, self.batch = int(self.workers.total(batch.count)), batch.to(device)
         else:
@@ -332,9 +332,9 @@ class _Goal:
         loss = self.objective(nll, half, self.source.count)
         value = loss.item()
         if not math.isfinite(value):
-            told = self.batch.not_finite()
+            problem = self.batch.not_finite()
             raise NotFinite(
-                told
+                problem
                 or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {value}: lower lr, or clip."
             )
         loss.backward()

@@ -35,8 +35,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = 
     """A table: the first column is words, the others are numbers."""
     head = "".join(f"<th scope=col>{escape(c)}</th>" for c in columns)
     body = "".join(f"<tr>{''.join(f'<td>{escape(v)}</td>' for v in row)}</tr>" for row in rows)
-    told = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f"<table class=rows>{told}<tr>{head}</tr>{body}</table>"
+    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table class=rows>{above}<tr>{head}</tr>{body}</table>"
 
 
 def facts(pairs: Mapping[str, str] | Iterable[tuple[str, str]]) -> str:

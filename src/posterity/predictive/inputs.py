@@ -26,9 +26,9 @@ def input_batches(x: Inputs, batch_size: int, device: torch.device) -> list[Batc
         Batch(args, kwargs, torch.zeros(count, dtype=torch.int64), index).to(device)
         for index, (args, kwargs, count) in enumerate(pieces)
     ]
-    told = next(filter(None, (batch.not_finite() for batch in found)), None)
-    if told:
-        raise NotFinite(told)
+    problem = next(filter(None, (batch.not_finite() for batch in found)), None)
+    if problem:
+        raise NotFinite(problem)
     return found
 
 

@@ -57,11 +57,11 @@ def column_calibration(
     with evaluating(network):
         targets = torch.cat([likelihood.check(b.outputs(network).detach(), b.targets)[1] for b in taken])
         outputs = taken[0].outputs(network).detach()
-        for way in (_exact, _structured):
+        for estimate in (_exact, _structured):
             try:
-                left_out = way(network, prior, posterior, taken, outputs, targets, likelihood)
+                left_out = estimate(network, prior, posterior, taken, outputs, targets, likelihood)
             except (Inconsistent, DidNotConverge, BadData) as error:
-                log.info("leave-one-out of a column, %s: %s", way.__name__.strip("_"), error)
+                log.info("leave-one-out of a column, %s: %s", estimate.__name__.strip("_"), error)
                 continue
             if left_out is not None:
                 return calibrate(left_out, likelihood, targets[: len(left_out.mean)], taus=taus)[:2]

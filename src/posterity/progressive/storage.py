@@ -249,8 +249,8 @@ def _name(number: int, kind: str) -> str:
 
 def _mark(entry: Learned) -> str:
     """Differs between columns: over its means, and the traces of its precisions."""
-    told = (entry.task, entry.classes, entry.likelihood, entry.trace, entry.calibration)
-    parts: list[str | Tensor] = [repr(told)]
+    described = (entry.task, entry.classes, entry.likelihood, entry.trace, entry.calibration)
+    parts: list[str | Tensor] = [repr(described)]
     for gaussian in (entry.prior, entry.posterior):
         parts.append(repr(gaussian))
         for name, mean in gaussian.mean.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ from posterity_studies.shared.rivals.training import (
 
 NAMES = {
     "default": "ours, default call",
+    "adapt": "ours, without training",
     "isotropic": "ours, isotropic at the mean",
     "mode": "ours, mode alone",
     "map": "plain training (MAP)",
@@ -122,13 +123,29 @@ def _ours(problem: Problem) -> Iterator[tuple[str, Callable[[], Answer]]]:
     def isotropic() -> Answer:
         assert problem.prior is not None
         model = copy.deepcopy(problem.starts[0])
-        fit = adapt(model, problem.prior, problem.train, classes=problem.classes, shares=(0.0,), progress=False)
-        return _predicted(fit, problem)
+        # What `learn` does, with shares of the source out of the grid.
+        options: dict[str, Any] = {"shares": (0.0,), "polish": True, "progress": False}
+        return _predicted(adapt(model, problem.prior, problem.train, classes=problem.classes, **options), problem)
+
+    def without_training() -> Answer:
+        return _predicted(_without_networks(kept["default"]), problem)
 
     yield "default", default
     if problem.prior is not None:
+        yield "adapt", without_training
         yield "isotropic", isotropic
     yield "mode", lambda: _plain(kept["default"].model.eval(), problem)
+
+
+def _without_networks(fit: Fit) -> Fit:
+    """What `pt.adapt` predicts, which is the same posterior without trained networks beside it."""
+    assert fit.function is not None
+    choice = fit.function.choice
+    if choice.networks is None:
+        return fit
+    rest = 1 - choice.networks.weight
+    members = tuple(replace(m, weight=m.weight / rest) for m in choice.members)
+    return replace(fit, function=replace(fit.function, choice=replace(choice, members=members, networks=None)))
 
 
 def _predicted(fit: Fit, problem: Problem) -> Answer:
@@ -144,6 +161,8 @@ def _predicted(fit: Fit, problem: Problem) -> Answer:
             ]
             for m in fit.choice.members
         ]
+        if (networks := fit.choice.networks) is not None:
+            extra["networks"] = [round(networks.weight, 3), round(networks.calibration.temperature, 3)]
     familiar, strange = (_entropy(p.probs) if p.unknown is None else p.unknown for p in (inside, outside))
     return Answer(inside.probs, familiar, strange, extra)
 

@@ -13,6 +13,7 @@ from posterity_studies.studies.quality.reading import Results, lines, results
 
 SHORT = {
     "default": "ours",
+    "adapt": "ours, no training",
     "isotropic": "ours, isotropic",
     "mode": "ours, mode",
     "map": "MAP",

@@ -69,7 +69,7 @@ def test_the_excess_over_the_prior_s_mean_is_certified_by_three_coins(learned):
     model, prior = learned
     cold = prior.tempered(0.8)
     options = {"progress": False, "generator": torch.Generator().manual_seed(0)}
-    c = pt.certify(model, cold, prior, blobs(400, 2), ways=["excess"], **options)
+    c = pt.certify(model, cold, prior, blobs(400, 2), methods=["excess"], **options)
     plain = pt.certify(model, cold, prior, blobs(400, 2), **options)
     assert c.rule == "excess"
     assert c.recomputed() == c.bound
@@ -87,9 +87,9 @@ def test_of_a_declared_family_the_tightest_way_is_taken_and_paid_for(learned):
     model, prior = learned
     wide = prior.tempered(3.0)
     data = blobs(60, 2)
-    single = [pt.certify(model, wide, prior, data, ways=[way], progress=False) for way in FAMILY]
-    family = pt.certify(model, wide, prior, data, ways=FAMILY, progress=False)
-    assert family.payments == (("ways to the bound", 4),)
+    single = [pt.certify(model, wide, prior, data, methods=[method], progress=False) for method in FAMILY]
+    family = pt.certify(model, wide, prior, data, methods=FAMILY, progress=False)
+    assert family.payments == (("methods", 4),)
     best = min(single, key=lambda c: c.bound)
     assert family.predictor == best.predictor
     assert family.bound == clopper_pearson(best.errors, 60, (1 - 0.95) / 4) > best.bound

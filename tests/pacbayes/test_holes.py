@@ -441,9 +441,9 @@ def test_outputs_that_are_no_numbers_are_no_class(value):
     prior = pt.isotropic(model)
     x, y = D[0].clone(), torch.zeros_like(D[1])
     x[7] = value
-    for ways in (["draws"], ["mean"]):
+    for methods in (["draws"], ["mean"]):
         with pytest.raises(NotFinite):
-            certify(model, prior, prior, (x, y), ways=ways)
+            certify(model, prior, prior, (x, y), methods=methods)
     with pytest.raises(NotFinite):
         pt.sample_then_evaluate(model, prior, (x, y), draws=2)
 
@@ -494,5 +494,5 @@ def test_a_strength_chosen_by_the_examples_is_paid_for_when_they_certify():
     fit = pt.learn(linear(), coins(30, 8), prior, head="keep", progress=False)
     found = fit.certify(coins(30, 8), progress=False)
     assert ("the strength of the prior", fit.choice.strengths) in found.payments
-    assert ("ways to the bound", 4) in found.payments
-    assert fit.certify(coins(30, 9), ways=["prior"], progress=False).payments == ()
+    assert ("methods", 4) in found.payments
+    assert fit.certify(coins(30, 9), methods=["prior"], progress=False).payments == ()

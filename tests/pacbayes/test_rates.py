@@ -51,14 +51,14 @@ def drawn_from_prior(case: Case, delta: float) -> tuple[float, float]:
     return case.task.risk(case.prior), c.bound
 
 
-def learned(case: Case, delta: float, way: str) -> tuple[float, float]:
+def learned(case: Case, delta: float, method: str) -> tuple[float, float]:
     posterior = laplace(case.task, case.prior)
-    c = case.certify(posterior, delta, ways=[way], passes=20)
+    c = case.certify(posterior, delta, methods=[method], passes=20)
     return case.task.risk(posterior), c.bound
 
 
 def at_the_mean(case: Case, delta: float) -> tuple[float, float]:
-    c = case.certify(case.prior.tempered(0.5), delta, ways=["mean"])
+    c = case.certify(case.prior.tempered(0.5), delta, methods=["mean"])
     return case.risk_at(case.prior.mean[""]), c.bound
 
 
@@ -69,7 +69,7 @@ def best_of_draws(case: Case, delta: float) -> tuple[float, float]:
 
 def least_of_a_family(case: Case, delta: float) -> tuple[float, float]:
     posterior = laplace(case.task, case.prior)
-    c = case.certify(posterior, delta, ways=FAMILY, passes=20)
+    c = case.certify(posterior, delta, methods=FAMILY, passes=20)
     match c.predictor:
         case "the network at the prior's mean":
             return case.risk_at(case.prior.mean[""]), c.bound

@@ -139,14 +139,18 @@ def read_learner(folder: Path) -> None:
 def make_certificate(folder: Path) -> None:
     model = network()
     prior = pt.isotropic(model)
-    ways = {"a": prior, "b": prior.tempered(0.5)}
-    for name, posterior in ways.items():
+    posteriors = {"a": prior, "b": prior.tempered(0.5)}
+    for name, posterior in posteriors.items():
         pt.certify(model, posterior, prior, data(), passes=2, progress=False).save(folder / f"{name}.json")
-    pt.certify(model, ways["b"], prior, data(), passes=2, ways=["excess"], progress=False).save(folder / "c.json")
+    pt.certify(model, posteriors["b"], prior, data(), passes=2, methods=["excess"], progress=False).save(
+        folder / "c.json"
+    )
 
 
 def change_certificate(folder: Path, chance: random.Random) -> None:
     path = chance.choice(sorted(folder.glob("*.json")))
+    for other in set(folder.glob("*.json")) - {path}:
+        other.unlink()
     if chance.random() < 0.7:
         path.write_text(json.dumps(edited(json.loads(path.read_text()), chance)))
     else:

@@ -1,11 +1,7 @@
-"""What posterity writes, over and over: a process to be killed, or to run out of disk.
-
-python tests/reliability/writers.py KIND FOLDER [ROUNDS]
-"""
+"""What posterity writes, over and over: for a process to be killed, or to run out of disk."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +67,3 @@ def study(folder: Path, rounds: int) -> None:
 
 
 KINDS = {"train": train, "save": save, "learner": learner, "study": study}
-
-if __name__ == "__main__":
-    kind, place, *rest = sys.argv[1:]
-    print("ready", flush=True)
-    KINDS[kind](Path(place), int(rest[0]) if rest else 10)
-    print("done", flush=True)

@@ -114,9 +114,31 @@ def by_chance(hashes: Hashes) -> int:
 
 
 def copies(hashes: Hashes) -> Int[Tensor, " n"]:
-    """A number for each example, the same for copies of one: by the column that finds most of them."""
+    """A number for each example, the same for copies of one: by the column that finds most of them.
+
+    An example that half precision holds without loss is also a copy of one that rounds to it.
+    """
     found = [hashes[:, column].unique(return_inverse=True)[1] for column in range(FINE)]
-    return min(found, key=lambda groups: int(groups.max()) if len(groups) else 0)
+    groups = min(found, key=lambda groups: int(groups.max()) if len(groups) else 0)
+    for column in range(FINE, COLUMNS):
+        cell, coarse = _taken_apart(hashes[:, column])
+        if not bool(coarse.any()) or bool(coarse.all()):
+            continue
+        fine_cells, first = _first_of(cell[~coarse], groups[~coarse])
+        at = torch.searchsorted(fine_cells, cell[coarse]).clamp_max(len(fine_cells) - 1)
+        matched = fine_cells[at] == cell[coarse]
+        groups = groups.clone()
+        groups[coarse.nonzero().squeeze(1)[matched]] = first[at[matched]]
+    return groups.unique(return_inverse=True)[1] if len(groups) else groups
+
+
+def _first_of(cells: Int[Tensor, " n"], groups: Int[Tensor, " n"]) -> tuple[Int[Tensor, " k"], Int[Tensor, " k"]]:
+    """Every cell once, in order, with the group of one of its examples."""
+    order = cells.argsort(stable=True)
+    cells, groups = cells[order], groups[order]
+    new = torch.ones(len(cells), dtype=torch.bool)
+    new[1:] = cells[1:] != cells[:-1]
+    return cells[new], groups[new]
 
 
 def _taken_apart(column: Int[Tensor, " n"]) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:

@@ -27,6 +27,8 @@ MATRICES = (nn.Linear, nn.modules.conv._ConvNd)
 CONSTANTS = (0.0, 1.0, -math.inf)
 """What tensors that no data has touched are filled with: norm statistics, masks."""
 DEVIATIONS = 5.0
+UNEVEN = 3.0
+"""√n times Kolmogorov's distance: beyond this once in 30 million tensors."""
 
 
 @dataclass(frozen=True)
@@ -149,4 +151,16 @@ def untouched(model: nn.Module, name: str, x: Tensor) -> bool:
 
 
 def _within(values: Tensor, bound: float) -> bool:
-    return bool((values.abs() <= bound * (1 + torch.finfo(values.dtype).eps)).all())
+    """Whether the values are evenly spread over ± bound, as torch draws them.
+
+    By the largest distance between their share below a place and what it should be (Kolmogorov). Trained weights that were
+    scaled or clipped to the range are not spread so.
+    """
+    inside = bool((values.abs() <= bound * (1 + torch.finfo(values.dtype).eps)).all())
+    if not inside or bound == 0 or bool((values == 0).all()):
+        return inside
+    found = (values.flatten().double() / (2 * bound) + 0.5).sort().values
+    n = len(found)
+    steps = torch.arange(n + 1, dtype=torch.float64, device=found.device) / n
+    off = max(float((steps[1:] - found).max()), float((found - steps[:-1]).max()))
+    return off * math.sqrt(n) <= UNEVEN

@@ -215,9 +215,15 @@ def _once(items: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _whole(data: Data) -> Data:
-    """All that a loader may ever give: its whole dataset, where it draws at random or drops the rest of a batch."""
+    """All that a loader may ever give: its whole dataset, where it draws at random, drops the rest of a batch, or deals anew.
+
+    A sampler with `set_epoch` gives other examples in another epoch.
+    """
     if not isinstance(data, DataLoader) or isinstance(data.dataset, IterableDataset):
         return data
+    samplers = (data.sampler, data.batch_sampler, getattr(data.batch_sampler, "sampler", None))
+    if any(hasattr(sampler, "set_epoch") for sampler in samplers) and isinstance(data.dataset, Sized):
+        return DataLoader(data.dataset, batch_size=data.batch_size or 256, collate_fn=data.collate_fn)
     plain = isinstance(data.sampler, SequentialSampler | RandomSampler | WeightedRandomSampler)
     if not plain or type(data.batch_sampler) is not BatchSampler:
         return data

@@ -34,6 +34,8 @@ class Card:
     provenance: Provenance = field(default_factory=lambda: Provenance.unknown("it was made by hand"))
     """What it has seen, and what was chosen: certificates refuse data that is in here."""
     versions: Mapping[str, str] = field(default_factory=dict)
+    speaks_of: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """A digest of each block's mean that the provenance was written for. It does not go into files: reading one writes it."""
 
     @property
     def source(self) -> str:

@@ -56,12 +56,27 @@ class Gaussian:
 
     @property
     def provenance(self) -> Provenance:
-        """What it has seen: the same as its card's."""
-        return self.card.provenance
+        """What it has seen: the same as its card's, if the card was written for this mean. Else nobody can tell."""
+        told = self.card.provenance
+        if told.gaps or self._is_told_of():
+            return told
+        return told.joined(Provenance.unknown("its mean is not the one that its card was written for"))
 
     def with_provenance(self, provenance: Provenance) -> Gaussian:
-        """The same with another record of what it has seen."""
-        return replace(self, card=replace(self.card, provenance=provenance))
+        """The same with another record of what it has seen, written for its present mean.
+
+        One that is put together by hand from a mean and another Gaussian's card has an unknown past, until this says otherwise.
+        """
+        return replace(self, card=replace(self.card, provenance=provenance, speaks_of=_digests(self.mean)))
+
+    def _is_told_of(self) -> bool:
+        """Whether every block's mean is as it was when the card was written. Looked at again when a tensor has changed."""
+        now = {name: (id(mean), _version(mean)) for name, mean in self.mean.items()}
+        kept = self.__dict__.get("_looked")
+        if kept is None or kept[0] != now:
+            kept = now, _digests(self.mean).items() <= dict(self.card.speaks_of).items()
+            self.__dict__["_looked"] = kept
+        return bool(kept[1])
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -234,11 +249,9 @@ class Gaussian:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Gaussian:
         """The same on another device, or in another precision."""
-        return replace(
-            self,
-            mean={name: mean.to(device=device, dtype=dtype) for name, mean in self.mean.items()},
-            precision={name: matrix.to(device, dtype) for name, matrix in self.precision.items()},
-        )
+        mean = {name: mean.to(device=device, dtype=dtype) for name, mean in self.mean.items()}
+        precision = {name: matrix.to(device, dtype) for name, matrix in self.precision.items()}
+        return replace(self, mean=mean, precision=precision).with_provenance(self.provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one `.safetensors` file, atomically; `posterity.load` gives the same Gaussian again."""
@@ -265,3 +278,12 @@ class Gaussian:
     def __repr__(self) -> str:
         kinds = ", ".join(f"{n}: {type(m).__name__} {m.shape[0]}×{m.shape[1]}" for n, m in self.precision.items())
         return f"Gaussian({self.size} parameters, {{{kinds}}})"
+
+
+def _digests(mean: Mapping[str, Tensor]) -> dict[str, str]:
+    return {name: fingerprint([f"{tuple(x.shape)} {x.dtype}", x]) for name, x in mean.items()}
+
+
+def _version(x: Tensor) -> int:
+    """Counts the changes of a tensor in place; tensors of inference mode do not count theirs."""
+    return -1 if x.is_inference() else x._version

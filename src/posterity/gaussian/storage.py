@@ -293,7 +293,8 @@ def _assemble(header: Header, tensors: dict[str, Tensor]) -> Gaussian:
     frozen = _beside(header.frozen, tensors)
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")
-    return Gaussian(mean, precision, replace(header.card, provenance=provenance), frozen)
+    found = Gaussian(mean, precision, header.card, frozen)
+    return found.with_provenance(provenance)
 
 
 def _tensor(tensors: dict[str, Tensor], name: str, spec: TensorSpec, shape: tuple[int, ...]) -> Tensor:

@@ -77,7 +77,7 @@ def isotropic(
         architecture=architecture(found),
         provenance=provenance if vouched is None else provenance.vouched(vouched),
     )
-    return with_frozen(Gaussian(centre, identities, card), model)
+    return with_frozen(Gaussian(centre, identities, card).with_provenance(card.provenance), model)
 
 
 def _of_matrices(mean: Mapping[str, Tensor]) -> Provenance:
@@ -117,7 +117,7 @@ def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0, *, ne
             f"the prior has blocks {extra} that the model has not (its blocks are {list(found)}): "
             f"drop them with prior.without({', '.join(map(repr, extra))})."
         )
-    return replace(prior, mean=mean, precision=precision)
+    return replace(prior, mean=mean, precision=precision).with_provenance(prior.provenance)
 
 
 def head_name(model: nn.Module) -> str | None:

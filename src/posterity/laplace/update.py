@@ -130,7 +130,7 @@ def update(
         versions={"posterity": __version__, "torch": str(torch.__version__)},
         provenance=depends_on(prior, model, curvature).joined(scales.provenance),
     )
-    found = replace(prior, mean=mean, precision=precision, card=card)
+    found = replace(prior, mean=mean, precision=precision, card=card).with_provenance(card.provenance)
     # The posterior speaks of the network as it is now. Its card still has the prior's fingerprint: what training did to norm
     # statistics since is nothing that a certificate could rely on.
     return with_frozen(found, model, signed=False) if isinstance(model, nn.Module) else found

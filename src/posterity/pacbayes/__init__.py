@@ -16,12 +16,12 @@ from posterity.pacbayes.certify import certify
 from posterity.pacbayes.few_shot import sample_then_evaluate
 from posterity.pacbayes.gibbs import gibbs_risk
 from posterity.pacbayes.grid_search import grid_search
+from posterity.pacbayes.methods import FAMILY
 from posterity.pacbayes.optimise import optimise_posterior
 from posterity.pacbayes.projection import Catoni, McAllester
 from posterity.pacbayes.recursive import recursive_certificate
 from posterity.pacbayes.risk import Landscape
 from posterity.pacbayes.tune import PerLayer, Tuned, one_number, per_layer, tune
-from posterity.pacbayes.ways import FAMILY
 
 __all__ = [
     "FAMILY",

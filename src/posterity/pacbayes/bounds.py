@@ -62,13 +62,13 @@ def clopper_pearson(errors: int, n: int, delta: float) -> float:
         return math.nextafter(-math.expm1(math.log(delta) / n), 1.0)
     k = torch.arange(errors + 1, dtype=torch.float64)
     top = torch.tensor(n + 1.0, dtype=torch.float64)
-    ways = torch.lgamma(top) - torch.lgamma(k + 1) - torch.lgamma(top - k)
+    choose = torch.lgamma(top) - torch.lgamma(k + 1) - torch.lgamma(top - k)
     low, high = errors / n, 1.0
     while True:
         middle = 0.5 * (low + high)
         if not low < middle < high or high - low < 1e-14:
             return high
-        tail = torch.logsumexp(ways + k * math.log(middle) + (n - k) * math.log1p(-middle), 0)
+        tail = torch.logsumexp(choose + k * math.log(middle) + (n - k) * math.log1p(-middle), 0)
         # Logarithms of factorials are rounded: what is near the border counts as inside.
         if float(tail) + 1e-8 < math.log(delta):
             high = middle

@@ -9,16 +9,16 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from posterity.algebra import Basis, JointEigen, Matrix
+from posterity.algebra import Basis, Floored, JointEigen, Matrix
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import InfiniteDivergence
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.certificate import Certificate, Holdout
 from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.methods import Case, Method, bounded
 from posterity.pacbayes.refusals import checked
 from posterity.pacbayes.spending import DRAWS_SHARE, Spending
-from posterity.pacbayes.ways import Case, Way, bounded
 from posterity.version import __version__
 
 NEGATIVE = 1e-6
@@ -35,7 +35,7 @@ def certify(
     confidence: float = 0.95,
     likelihood: Likelihood | None = None,
     *,
-    ways: Sequence[Way] = ("draws",),
+    methods: Sequence[Method] = ("draws",),
     passes: int | None = None,
     grid: int = 1,
     vouched: str | None = None,
@@ -48,7 +48,7 @@ def certify(
     The posterior may depend on the examples in any way. The prior may not: unless it was chosen among finitely many, which is
     paid for (`grid` are those that the library does not know of). Where posterior and prior are the same, one draw for each
     example makes a binomial sample (Clopper–Pearson). Else `passes` draws for every example (10, or 100 for few examples)
-    estimate the Gibbs error, which is then taken from above. Of several `ways` the tightest is taken, and paid for:
+    estimate the Gibbs error, which is then taken from above. Of several `methods` the tightest is taken, and paid for:
 
         "draws"    a network drawn from the posterior, by klinv
         "excess"   the same, by how much more it errs than the network at the prior's mean
@@ -64,7 +64,7 @@ def certify(
         data: the examples that certify.
         confidence: with which the bound holds.
         likelihood: of the outputs; `Categorical()` by default.
-        ways: see above.
+        methods: see above.
         passes: draws for every example.
         grid: how many priors the choice was from, beyond what the library knows of.
         vouched: a text by which you answer for a prior of unknown past; the certificate prints it.
@@ -82,8 +82,8 @@ def certify(
     """
     if passes is not None and passes < 1:
         raise ValueError(f"passes is at least 1, not {passes}")
-    if not ways or len(set(ways)) < len(ways):
-        raise ValueError(f"ways are at least one, each once, not {tuple(ways)}")
+    if not methods or len(set(methods)) < len(methods):
+        raise ValueError(f"methods are at least one, each once, not {tuple(methods)}")
     data, _ = admitted(model, data, likelihood)
     likelihood = likelihood or Categorical()
     examples = Examples.of(data, batch_size)
@@ -91,7 +91,7 @@ def certify(
     same = posterior is prior or posterior.fingerprint() == prior.fingerprint()
     posterior, prior = rebuilt(posterior), rebuilt(prior)
     kl_by_block = dict.fromkeys(prior.blocks, 0.0) if same else divergence(posterior, prior)
-    spending = found.spending.paying("ways to the bound", len(ways))
+    spending = found.spending.paying("methods", len(methods))
     case = Case(
         model,
         found.blocks,
@@ -107,8 +107,8 @@ def certify(
         progress,
     )
     readings = examples.readings()
-    # Fresh draws in every way: those that chose or trained a posterior know too much of it.
-    best = min((bounded(way, case, readings) for way in ways), key=lambda one: one.bound)
+    # Fresh draws for every method: those that chose or trained a posterior know too much of it.
+    best = min((bounded(method, case, readings) for method in methods), key=lambda one: one.bound)
     beside = bounded("mean", replace(case, spending=found.spending), readings)
     drawn = best.fields["rule"] != "binomial"
     delta_draws = DRAWS_SHARE * (1 - confidence) if drawn else 0.0
@@ -150,6 +150,8 @@ def rebuilt(gaussian: Gaussian) -> Gaussian:
 
 
 def _rebuilt(matrix: Matrix, name: str) -> Matrix:
+    if isinstance(matrix, Floored):
+        return Floored(_rebuilt(matrix.curvature, name), matrix.share, matrix.floor)
     if not isinstance(matrix, JointEigen):
         return matrix
     left, right = (_basis(basis, name) for basis in (matrix.left, matrix.right))
@@ -161,7 +163,7 @@ def _basis(basis: Basis, name: str) -> Basis:
     eye = torch.eye(forward.shape[-1], dtype=torch.float64, device=forward.device)
     # Columns of one length: a basis may stretch its directions as it likes, but must tell them apart.
     length = forward.norm(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
-    even = forward / length
+    even = forward if basis.is_orthogonal else forward / length
     inverse = even.mT if basis.is_orthogonal else torch.linalg.inv_ex(even).inverse
     off = float((even @ inverse - eye).abs().max())
     if not off <= (1e-4 if basis.is_orthogonal else INVERSE):

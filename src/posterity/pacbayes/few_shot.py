@@ -16,9 +16,9 @@ from posterity.pacbayes.certificate import Certificate, Holdout
 from posterity.pacbayes.certify import rebuilt
 from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import zero_one
+from posterity.pacbayes.methods import KEPT, Case, binomial, bounded
 from posterity.pacbayes.refusals import checked
 from posterity.pacbayes.spending import Spending
-from posterity.pacbayes.ways import KEPT, Case, binomial, bounded
 from posterity.version import __version__
 
 

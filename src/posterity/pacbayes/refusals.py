@@ -11,10 +11,12 @@ from posterity.blocks import Block, find_blocks, named, write_blocks
 from posterity.blocks.capture import evaluating
 from posterity.curvature.batches import Batch
 from posterity.curvature.hashes import by_chance, seen
+from posterity.curvature.past import state
 from posterity.errors import BlockMismatch, MixedExamples, Overlap, UndeclaredChoice, Unfrozen, UnknownPast
 from posterity.gaussian import Gaussian
 from posterity.laplace.frozen import frozen_fingerprint
 from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.foreign import OwnTensors
 from posterity.pacbayes.spending import Spending
 
 LOOKED_AT = 32
@@ -109,15 +111,23 @@ def _nothing_else(model: nn.Module, blocks: dict[str, Block], prior: Gaussian, v
 
 @torch.no_grad()
 def _each_on_its_own(model: nn.Module, blocks: dict[str, Block], posterior: Gaussian, batch: Batch) -> None:
-    """Whether the network says the same of an example, whatever others come with it. Looked at for one draw of the weights."""
+    """Whether the network says the same of an example, whatever others come with it, and computes with what it owns alone.
+
+    Looked at for one draw of the weights: some examples of the first batch by threes, and as part of the whole batch.
+    """
     like = next(model.parameters())
-    some = batch.rows(torch.arange(min(batch.count, LOOKED_AT))).to(like.device)
-    if some.count < 2:
-        return
+    batch = batch.to(like.device)
+    some = batch.rows(torch.arange(min(batch.count, LOOKED_AT)))
     drawn = posterior.sample(1, generator=torch.Generator().manual_seed(0))
     weights = write_blocks(blocks, {name: x[0].to(like) for name, x in drawn.items()})
     with evaluating(model):
-        together = some.outputs(model, weights)
+        few = some.rows(torch.arange(min(batch.count, 3)))
+        own = (x for _, x in state(model))
+        with OwnTensors((*own, *weights.values(), *few.tensors(), few.targets)):
+            few.outputs(model, weights)
+        if some.count < 2:
+            return
+        together = batch.outputs(model, weights)[: some.count]
         try:
             alone = torch.cat([some.rows(rows).outputs(model, weights) for rows in torch.arange(some.count).split(3)])
         except (RuntimeError, ValueError):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from posterity.algebra import DiagonalMatrix, Matrix
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import KFAC, Diagonal, Estimator, Likelihood, estimate
-from posterity.gaussian import Card, Gaussian
+from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic, train, update
 from posterity.predictive import Prediction
 from posterity.progressive.learner import HeadLearner, plain_prediction, seed_of
@@ -155,7 +155,7 @@ class EWC(OneNetwork):
             total = before + new
             mean[name] = ((before * prior.mean[name].double() + new * here.double()) / total).to(here)
             precision[name] = DiagonalMatrix(total)
-        return Gaussian(mean, precision, Card(provenance=prior.provenance.joined(fisher.provenance)))
+        return Gaussian(mean, precision).with_provenance(prior.provenance.joined(fisher.provenance))
 
 
 class OnlineLaplace(OneNetwork):

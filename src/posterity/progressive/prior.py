@@ -60,7 +60,7 @@ def column_prior(
             mean[lateral_block(t, i, k)] = handed_down.mean[source]
             precision[lateral_block(t, i, k)] = handed_down.precision[source]
     seen = together([learned.provenance, *(posterior.provenance for posterior in posteriors)])
-    return Gaussian(mean, precision, replace(learned.card, scales={}, compression={}, provenance=seen))
+    return Gaussian(mean, precision, replace(learned.card, scales={}, compression={})).with_provenance(seen)
 
 
 def own_block(t: int, name: str) -> str:
@@ -78,7 +78,7 @@ def joined(parts: Sequence[Gaussian], card: Card | None = None) -> Gaussian:
     mean = {name: value for part in parts for name, value in part.mean.items()}
     precision = {name: value for part in parts for name, value in part.precision.items()}
     seen = together(part.provenance for part in parts)
-    return Gaussian(mean, precision, replace(card or parts[-1].card, provenance=seen))
+    return Gaussian(mean, precision, card or parts[-1].card).with_provenance(seen)
 
 
 @torch.no_grad()

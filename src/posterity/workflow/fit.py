@@ -83,9 +83,9 @@ class Fit:
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.
 
-        The data may be what was learned from here, if the prior has not seen it. Of four ways (networks drawn from the posterior,
-        by two rules, or from the prior, or at the prior's mean) the tightest is taken and paid for; the certificate says of which
-        predictor it speaks. With `ways=` another family is declared.
+        The data may be what was learned from here, if the prior has not seen it. Of four methods (networks drawn from the
+        posterior, by two rules, or from the prior, or at the prior's mean) the tightest is taken and paid for; the certificate
+        says of which predictor it speaks. With `methods=` another family is declared.
         """
-        options = {"ways": FAMILY} | options
+        options = {"methods": FAMILY} | options
         return certify(self.model, self.posterior, self.prior, data, confidence, self.likelihood, **options)

@@ -91,9 +91,9 @@ def split_prior(
 ) -> Refined:
     """Refine the prior on a share of the data, in a random order, and keep the rest for certifying.
 
-    The posterior of the share is often too wide for single draws to classify well. It is cooled to the warmest of the
-    `temperatures` whose draws err at most `tolerance` more, on the share itself, than those of the coldest: a choice that the
-    rest has no part in.
+    The posterior of the share is often too wide for single draws to classify well, so it is cooled. From the coldest of the
+    `temperatures` on, the next one is taken as long as its draws err at most `tolerance` more, on the share itself, than those of
+    the coldest: a choice that the rest has no part in.
 
     Args:
         model: the network; it is trained.
@@ -124,10 +124,12 @@ def split_prior(
     wide = fit.posterior
     if not temperatures:
         return Refined(fit, wide, 1.0, rest)
-    errors = {
-        t: gibbs_risk(model, wide.tempered(t), first, passes=1, generator=generator, progress=progress).error
-        for t in temperatures
-    }
-    allowed = errors[min(temperatures)] + tolerance
-    warmest = max(t for t in temperatures if errors[t] <= allowed)
-    return Refined(fit, wide.tempered(warmest), warmest, rest)
+    chosen, *warmer = sorted(temperatures)
+    if warmer:
+        options: dict[str, Any] = {"passes": 1, "generator": generator, "progress": progress}
+        allowed = gibbs_risk(model, wide.tempered(chosen), first, **options).error + tolerance
+        for t in warmer:
+            if gibbs_risk(model, wide.tempered(t), first, **options).error > allowed:
+                break
+            chosen = t
+    return Refined(fit, wide.tempered(chosen), chosen, rest)

@@ -62,11 +62,11 @@ def from_laplace(la: Any) -> Fit:
     card = Card(text=f"from laplace-torch, {type(la).__name__}", count=int(la.n_data), provenance=past)
     before = la.prior_mean.expand(len(la.mean)) if la.prior_mean.numel() == 1 else la.prior_mean
     spread: dict[str, Matrix] = {n: DiagonalMatrix(m) for n, m in view.matrices(la.prior_precision_diag).items()}
-    prior = Gaussian(view.matrices(before), spread, Card(provenance=past))
+    prior = Gaussian(view.matrices(before), spread).with_provenance(past)
     found = Curvature(
         curvature, -float(la.log_likelihood), int(la.n_data), estimator, noise, past, matrices_digest(mean)
     )
-    return Fit(view.network, prior, Gaussian(mean, precision, card), found, Scales(), None, noise)
+    return Fit(view.network, prior, Gaussian(mean, precision, card).with_provenance(past), found, Scales(), None, noise)
 
 
 def to_laplace(fit: Fit) -> Any:

@@ -18,3 +18,14 @@ class Affine:
         shift = 4 * self.amount * (torch.rand(len(x), 2, 1, generator=self.generator) - 0.5)
         maps = torch.cat((torch.eye(2) + change, shift), 2)
         return F.grid_sample(x, F.affine_grid(maps, list(x.shape), align_corners=False), align_corners=False)
+
+
+class Mirror:
+    """Every other image, at random, left for right: clothes are worn either way."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        turned = torch.rand(len(x), 1, 1, 1, generator=self.generator) < 0.5
+        return torch.where(turned, x.flip(-1), x)

@@ -33,3 +33,14 @@ def with_fast_pooling(model: nn.Sequential) -> nn.Sequential:
         if isinstance(module, nn.MaxPool2d) and repr(module) == repr(nn.MaxPool2d(2)):
             twin.set_submodule(name, SlicedMaxPool())
     return twin
+
+
+class HalfPrecisionTraining(nn.Sequential):
+    """Layers that train in bfloat16, which is twice as fast for many channels; in evaluation mode they are as they are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        with torch.autocast(x.device.type, torch.bfloat16):
+            outputs: Tensor = super().forward(x.contiguous(memory_format=torch.channels_last))
+        return outputs.float()

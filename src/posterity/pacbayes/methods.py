@@ -1,4 +1,4 @@
-"""The ways to a bound: each is a pure use of the same examples, says of which predictor it speaks, and spends the same δ."""
+"""The methods of bounding a risk: each uses the same examples, says of which predictor it speaks, and spends the same δ."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from posterity.pacbayes.certificate import PREDICTORS, excess_bound
 from posterity.pacbayes.gibbs import Portion, drawn_outputs, replicates, zero_one
 from posterity.pacbayes.spending import Spending
 
-Way = Literal["draws", "excess", "prior", "mean"]
-FAMILY: tuple[Way, ...] = ("draws", "excess", "prior", "mean")
+Method = Literal["draws", "excess", "prior", "mean"]
+FAMILY: tuple[Method, ...] = ("draws", "excess", "prior", "mean")
 """Networks drawn from the posterior (two rules), networks drawn from the prior, the network at the prior's mean."""
 
 OF_POSTERIOR, OF_PRIOR, AT_MEAN, KEPT = PREDICTORS
@@ -31,7 +31,7 @@ FEW = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """All that a way needs."""
+    """All that a method needs."""
 
     model: nn.Module
     blocks: dict[str, Block]
@@ -56,9 +56,9 @@ class Found:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-def bounded(way: Way, case: Case, readings: list[list[Batch]]) -> Found:
-    """The bound of a way: where some examples are copies, the larger of both readings."""
-    match way:
+def bounded(method: Method, case: Case, readings: list[list[Batch]]) -> Found:
+    """The bound by one method: where some examples are copies, the larger of both readings."""
+    match method:
         case "draws" if case.kl > 0:
             found = [_by_draws(case, held) for held in readings]
         case "draws" | "prior":
@@ -68,7 +68,7 @@ def bounded(way: Way, case: Case, readings: list[list[Batch]]) -> Found:
         case "mean":
             found = [_at_mean(case, held) for held in readings]
         case _:
-            raise ValueError(f"a way is one of {FAMILY}, not {way!r}")
+            raise ValueError(f"a method is one of {FAMILY}, not {method!r}")
     return max(found, key=lambda one: one.bound)
 
 

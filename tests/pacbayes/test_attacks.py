@@ -1,0 +1,282 @@
+"""Certificates that a second reading got by other routes than the first: each is refused now, or right."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_holes import QUICK, D, by_hand, certify, coins, learned, linear
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import posterity as pt
+from posterity.curvature.past import untouched
+from posterity.errors import MixedExamples, NoCertificate, Overlap, Unfrozen, UnknownPast
+
+D0 = coins(80, 1)
+
+
+# --- weights that are kept where nobody looks ------------------------------------------------------
+
+
+class Hiding(nn.Module):
+    """A layer on top of a network that has learned D by heart and is no submodule."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.f, self.where = nn.Linear(2, 2), where
+        net = linear()
+        by_hand(net, D, 20)
+        match where:
+            case "list":
+                self.kept = [net]
+            case "array":
+                self.kept = [p.detach().numpy() for p in net.parameters()]
+            case "closure":
+                self.run = lambda x: net(x)
+            case "object":
+                self.kept = type("Holder", (), {"net": net})()
+            case "hook":
+                self.register_forward_pre_hook(lambda _, given: (net(given[0]),))
+
+    def forward(self, x):
+        match self.where:
+            case "list":
+                x = self.kept[0](x)
+            case "array":
+                a, b, c, d = (torch.from_numpy(w) for w in self.kept)
+                x = F.linear(torch.tanh(F.linear(x, a, b)), c, d)
+            case "closure":
+                x = self.run(x)
+            case "object":
+                x = self.kept.net(x)
+        return self.f(x.detach())
+
+
+@pytest.mark.parametrize("where", ["list", "array", "closure", "object", "hook"])
+def test_weights_that_are_no_part_of_the_network_are_refused(where):
+    model = Hiding(where)
+    prior = pt.isotropic(model)
+    with pytest.raises(Unfrozen, match="Register it"):
+        certify(model, prior, prior, D)
+
+
+class Plain(nn.Module):
+    """Constants, tensors made by torch, and attributes of modules are a network's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.f = nn.Linear(6, 2)
+        self.shift = torch.zeros(2)
+        self.register_buffer("scale", torch.ones(2))
+
+    def forward(self, x):
+        centred = 2 * x - torch.tensor([0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
+        rows = torch.arange(len(x))
+        return (self.f(centred) + self.shift)[rows] * self.scale + torch.zeros(2)
+
+
+def test_a_networks_own_tensors_and_constants_are_not_refused():
+    model = Plain()
+    prior = pt.isotropic(model)
+    assert certify(model, prior, prior, D).n == 80
+
+
+# --- trained weights that look new -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["scaled", "clipped"])
+def test_trained_weights_brought_into_the_range_of_new_ones_are_not_new(how):
+    """A network of ReLUs says the same at any scale of its weights."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 64, bias=False), nn.ReLU(), nn.Linear(64, 2, bias=False))
+    by_hand(model, D, 100)
+    with torch.no_grad():
+        for layer in (model[0], model[2]):
+            bound = layer.weight.shape[1] ** -0.5
+            layer.weight.mul_(bound / layer.weight.abs().max()) if how == "scaled" else layer.weight.clamp_(
+                -bound, bound
+            )
+    again = pt.learn(model, D0, training={"epochs": 1, "lr": 1e-7}, progress=False).posterior
+    with pytest.raises(UnknownPast, match="trained, or set, before"):
+        certify(model, again, again, D)
+
+
+def test_new_weights_are_new():
+    for seed in range(20):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Conv2d(1, 6, 5), nn.Linear(400, 120), nn.Linear(3, 1), nn.Conv1d(4, 8, 3, groups=2))
+        assert all(untouched(model, name, p) for name, p in model.named_parameters())
+
+
+# --- a card for another mean -----------------------------------------------------------------------
+
+
+def posterior_and_prior():
+    model = linear()
+    prior = learned(model, D0).posterior
+    pt.train(model, D, prior, progress=False, **QUICK)
+    return model, pt.update(prior, model, pt.estimate(model, D, progress=False)), prior
+
+
+def test_a_mean_under_another_gaussians_card_has_an_unknown_past():
+    model, posterior, prior = posterior_and_prior()
+    for forged in (replace(prior, mean=posterior.mean), pt.Gaussian(posterior.mean, prior.precision, prior.card)):
+        again = pt.update(forged, model, pt.estimate(model, D0, progress=False))
+        for derived in (forged, forged.tempered(0.5), forged.to(dtype=torch.float64), again):
+            with pytest.raises(UnknownPast, match="not the one that its card was written for"):
+                certify(model, derived, derived, D)
+
+
+def test_a_mean_that_is_changed_in_place_has_an_unknown_past():
+    model, posterior, prior = posterior_and_prior()
+    assert certify(model, prior, prior, D).n == 80
+    for name, mean in prior.mean.items():
+        mean.copy_(posterior.mean[name])
+    with pytest.raises(UnknownPast, match="not the one that its card was written for"):
+        certify(model, prior, prior, D)
+
+
+def test_whatever_makes_a_gaussian_of_another_keeps_what_it_has_seen(tmp_path):
+    """Every public method that gives a Gaussian, by its annotation: a new one without a row fails."""
+    _, posterior, _ = posterior_and_prior()
+    posterior.save(tmp_path / "p.safetensors")
+    rows = {
+        "tempered": lambda g: g.tempered(0.3),
+        "shrunk": lambda g: g.shrunk(0.3),
+        "adjusted": lambda g: g.adjusted(0.1, 2.0),
+        "without": lambda g: g.without("0"),
+        "restricted": lambda g: g.restricted(["2"]),
+        "compress": lambda g: g.compress(),
+        "to": lambda g: g.to(dtype=torch.float64),
+        "with_provenance": None,  # which is how it is told
+    }
+    methods = inspect.getmembers(pt.Gaussian, callable)
+    makers = {name for name, f in methods if name[0] != "_" and _gives_gaussian(f)}
+    assert makers == set(rows)
+    for name, make in rows.items():
+        if make is not None:
+            assert make(posterior).provenance == posterior.provenance, name
+    assert pt.load(tmp_path / "p.safetensors").tempered(2.0).provenance == posterior.provenance
+
+
+def _gives_gaussian(f) -> bool:
+    return str(inspect.signature(f).return_annotation) == "Gaussian"
+
+
+# --- examples --------------------------------------------------------------------------------------
+
+
+class Crowded(nn.Module):
+    """Mixes examples, but in large batches only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.f = nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.f(x - x.mean(0) if len(x) > 40 else x)
+
+
+def test_a_network_that_mixes_examples_in_large_batches_certifies_nothing():
+    model = Crowded()
+    prior = pt.isotropic(model)
+    with pytest.raises(MixedExamples):
+        certify(model, prior, prior, D)
+
+
+def test_copies_in_other_precisions_do_not_count():
+    model = linear()
+    prior = pt.isotropic(model)
+    x, y = D
+    more = torch.cat((x, x.half().float(), x.bfloat16().float())), y.repeat(3)
+    assert certify(model, prior, prior, more).n == 80
+    assert certify(model, prior, prior, (x.half().float(), y)).n == 80
+
+
+def test_a_sampler_that_deals_anew_in_every_epoch_shows_all_of_its_data():
+    x, y = (torch.cat(parts) for parts in zip(D0, D, strict=True))
+    dataset = TensorDataset(x, y)
+    loader = DataLoader(dataset, 16, sampler=DistributedSampler(dataset, num_replicas=2, rank=0))
+    model = linear()
+    pt.train(model, loader, validation=None, progress=False, **QUICK)
+    prior = pt.isotropic(model, 1e4, mean="model")
+    assert prior.provenance.count == 160
+    with pytest.raises(Overlap, match="80 of the 80"):
+        certify(model, prior, prior, D)
+
+
+class Halved(torch.utils.data.Dataset):
+    """A transform inside the dataset that rounds."""
+
+    def __len__(self) -> int:
+        return 80
+
+    def __getitem__(self, i: int):
+        return D[0][i].half().float().reshape(2, 3), D[1][i]
+
+
+def test_a_transform_that_rounds_inside_a_loader_hides_nothing():
+    model = nn.Sequential(nn.Flatten(), *linear())
+    prior = learned(model, DataLoader(Halved(), 16, shuffle=True)).posterior
+    with pytest.raises(Overlap):
+        certify(model, prior, prior, D)
+
+
+# --- files, state_dicts, verbs of the second round -------------------------------------------------
+
+
+def test_weights_that_went_through_a_state_dict_or_write_to_have_an_unknown_past():
+    trained = linear()
+    fit = learned(trained, D)
+    for bring in (lambda m: m.load_state_dict(trained.state_dict()), fit.posterior.write_to):
+        model = linear()
+        bring(model)
+        for prior in (
+            pt.isotropic(model, 1e4, mean="model"),
+            pt.learn(model, D0, training={"epochs": 1, "lr": 1e-7}, progress=False).posterior,
+            pt.prior(model, D0[0], progress=False),
+            pt.posterior(model, D0, progress=False).posterior,
+        ):
+            with pytest.raises(NoCertificate):
+                certify(model, prior, prior, D)
+
+
+def test_an_adapted_prior_remembers_its_choice_in_a_file(tmp_path):
+    model = linear()
+    prior = learned(model, D0).posterior
+    few = coins(20, 4)
+    fit = pt.adapt(model, prior, few, head="keep", progress=False)
+    fit.prior.adjusted(0.5).save(tmp_path / "p.safetensors")
+    loaded = pt.load(tmp_path / "p.safetensors")
+    assert ("the strength of the prior", fit.choice.strengths) in certify(model, loaded, loaded, few).payments
+    with pytest.raises(Overlap):
+        certify(model, fit.posterior, fit.posterior, few)
+
+
+def test_a_refined_prior_has_seen_its_share_and_not_the_rest():
+    model = linear()
+    refined = pt.split_prior(model, D, training=QUICK, progress=False)
+    found = refined.certify(progress=False)
+    assert found.n == 40
+    optimised = pt.optimise_posterior(model, refined.prior, refined.prior, refined.rest, epochs=1, progress=False)
+    for one in (refined.prior, optimised):
+        with pytest.raises(Overlap):
+            certify(model, one, one, D)
+
+
+def test_a_learner_that_was_saved_remembers_what_its_columns_have_seen(tmp_path):
+    learner = pt.BPNN(linear(), pt.isotropic(linear()), ["0"], "2", training=QUICK, scaling=pt.Scales())
+    learner.learn(pt.Task("a", D, None, None, 2), progress=False)
+    learner.save(tmp_path / "learner")
+    again = pt.BPNN.load(tmp_path / "learner", linear(), training=QUICK, scaling=pt.Scales())
+    again.learn(pt.Task("b", D0, None, None, 2), progress=False)
+    with pytest.raises(Overlap):
+        again.certify("b", data=D, progress=False)
+    assert again.certify("b", data=D0, progress=False).n == 80

@@ -272,10 +272,10 @@ def test_a_refined_prior_has_seen_its_share_and_not_the_rest():
 
 
 def test_a_learner_that_was_saved_remembers_what_its_columns_have_seen(tmp_path):
-    learner = pt.BPNN(linear(), pt.isotropic(linear()), ["0"], "2", training=QUICK, scaling=pt.Scales())
+    learner = pt.BPNN(linear(), pt.isotropic(linear()), ["0"], "2", training=QUICK, scales=pt.Scales())
     learner.learn(pt.Task("a", D, None, None, 2), progress=False)
     learner.save(tmp_path / "learner")
-    again = pt.BPNN.load(tmp_path / "learner", linear(), training=QUICK, scaling=pt.Scales())
+    again = pt.BPNN.load(tmp_path / "learner", linear(), training=QUICK, scales=pt.Scales())
     again.learn(pt.Task("b", D0, None, None, 2), progress=False)
     with pytest.raises(Overlap):
         again.certify("b", data=D, progress=False)

@@ -136,6 +136,7 @@ VALUES = {
     "EKFAC": "a setting",
     "Empirical": "a setting",
     "Exact": "a setting",
+    "Framed": "a setting",
     "Fit": "made by `learn`; its prior and posterior know what they have seen",
     "Gaussian": "see test_attacks.py: each of its methods, and one put together by hand",
     "GaussianNoise": "a likelihood",

@@ -51,6 +51,7 @@ def tables(results: Mapping[str, list[Line]]) -> dict[str, Table]:
         "joint": _joint(_kind(algebra, "joint eigenbasis")),
         **{name: _network(title, _kind(curvature, name)) for name, title in networks.items()},
         "floor": _floor(curvature),
+        "large": _large(results.get("large", [])),
         "predictive": _predictive(results.get("predictive", [])),
         "certificates": _certificates(results.get("certificates", [])),
         "progressive": _progressive(results.get("progressive", [])),
@@ -97,6 +98,27 @@ def _predictive(lines: list[Line]) -> Table:
         )
     columns = ("predictive", "library", "", "100 plain forwards", "ms an image", "MiB added", "slower than ours")
     return Table("LeNet-5, ten classes: 100 draws, or linearised", columns, rows, words=3)
+
+
+def _large(lines: list[Line]) -> Table:
+    rows = []
+    for line in lines:
+        target = "" if line["target"] is None else _verdict(line["figure"] <= line["target"], f"≤ {line['target']:g}")
+        reference = "" if line["reference_seconds"] is None else f"{line['reference_seconds']:.2f}"
+        added = f"{line['added_bytes'] / GIB:.2f}" if line["added_bytes"] else ""
+        rows.append(
+            (
+                line["work"],
+                line["detail"],
+                f"{line['figure']:.2f} {line['unit']}",
+                f"{line['seconds']:.2f}",
+                reference,
+                added,
+                target,
+            )
+        )
+    columns = ("work", "", "figure", "CPU s", "reference, CPU s", "peak GiB added", "target")
+    return Table("ResNet-50, one thread", columns, rows, words=2)
 
 
 def _certificates(lines: list[Line]) -> Table:

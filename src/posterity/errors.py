@@ -209,6 +209,14 @@ class BadFitFolder(PosterityError):
     """A folder does not hold a fit or a prior, or is not as it was written."""
 
 
+class DiskFull(PosterityError, OSError):
+    """There is no room on the disk for a file; none was left behind."""
+
+
+class TooLittleMemory(PosterityError, MemoryError):
+    """What is asked for needs more memory than there is; told before it is taken."""
+
+
 class BadPriorFile(PosterityError):
     """A file cannot be loaded as a prior; the subclass says why."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from posterity.errors import DiskFull
 
 
 @contextmanager
@@ -46,6 +50,28 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+@contextmanager
+def room_for(path: str | os.PathLike[str], size: int) -> Iterator[None]:
+    """Where a large file is to be written: tells before the first byte, or at the last one, that the disk is full.
+
+    Args:
+        path: the file to write.
+        size: its bytes.
+    Raises:
+        DiskFull: if there is no room, now or on the way.
+    """
+    target = Path(os.path.realpath(path))
+    remedy = f"{target} needs {size:,} bytes: make room, or write to another disk. Nothing was written."
+    if target.parent.is_dir() and (free := shutil.disk_usage(target.parent).free) < size:
+        raise DiskFull(f"the disk has {free:,} bytes left and {remedy}")
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise DiskFull(f"the disk is full ({error.strerror}) and {remedy}") from error
+        raise
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:

@@ -98,7 +98,7 @@ def test_every_precision_becomes_a_curvature_with_a_floor():
 
 def test_what_has_no_floored_form_is_refused():
     with pytest.raises(NotExact, match="in_one_frame"):
-        Floored(pair(2, 3, 0))
+        Floored(pair(2, 3, 0) + pair(2, 3, 1))
     with pytest.raises(NotExact, match="orthogonal"):
         Floored(pair(2, 3, 0).joint(pair(2, 3, 1)))
     with pytest.raises(ValueError, match="floor of a prior"):

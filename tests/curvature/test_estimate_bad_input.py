@@ -220,3 +220,12 @@ def test_a_batch_that_loses_its_examples_is_refused():
 def test_a_number_of_sampled_labels_that_is_none_is_refused(n):
     with pytest.raises(ValueError, match="at least 1"):
         Sampled(n)
+
+
+def test_too_little_memory_for_the_factors_is_told_before_they_are_made(monkeypatch):
+    from posterity.errors import TooLittleMemory
+
+    monkeypatch.setattr("posterity.memory.available_memory", lambda: 1000)
+    data = torch.randn(2, 30), torch.tensor([0, 1])
+    with pytest.raises(TooLittleMemory, match=r"KFAC needs .* Diagonal\(\)"):
+        posterity.estimate(nn.Linear(30, 2), data, posterity.KFAC(), progress=False)

@@ -267,3 +267,17 @@ def test_factors_are_positive_semidefinite():
             for factor in (result[block].left, result[block].right):
                 values = torch.linalg.eigvalsh(factor)
                 assert values[0] >= -1e-12 * values[-1]
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 5), (2, 6, 5)], ids=["fewer outputs than inputs", "more"])
+def test_every_way_of_iterating_finds_the_same_pair(shape):
+    inp, out, size = shape
+    torch.manual_seed(0)
+    model = torch.nn.Conv2d(inp, out, 3).double()
+    (block,) = find_blocks(model).values()
+    calls = [Call(torch.randn(4, inp, size, size).double(), torch.randn(4, out, size - 2, size - 2).double())]
+    rows = kfoc._in_the_span(*kfoc.rows(block, calls), 1e-12, 500)
+    expected = (rows.left.T @ rows.left)[:, None, :, None] * (rows.right.T @ rows.right)[None, :, None, :]
+    for way in (kfoc._over_gradients, kfoc._over_pairs):
+        left, right = way(block, calls, 1e-12, 500)
+        torch.testing.assert_close(left[:, None, :, None] * right[None, :, None, :], expected, rtol=1e-6, atol=1e-8)

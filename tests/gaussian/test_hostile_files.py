@@ -254,7 +254,7 @@ def test_declared_offsets_are_not_believed(data, refused, offsets):
 
 
 def test_a_later_format_is_told_so(data, refused):
-    refused(with_header(data, lambda h: h.update(format=5)), FutureVersion, "format 5", "upgrade")
+    refused(with_header(data, lambda h: h.update(format=6)), FutureVersion, "format 6", "upgrade")
     refused(with_header(data, lambda h: (h.update(format=99), h.pop("blocks"))), FutureVersion, "format 99")
 
 

@@ -7,6 +7,7 @@ from posterity.algebra.eigen import Basis, JointEigen
 from posterity.algebra.floored import Floored, as_floored, frame_error, in_one_frame
 from posterity.algebra.identity import ScaledIdentity, scaled_identity
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
+from posterity.algebra.large import eigenvectors, is_large
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
 from posterity.algebra.power import PowerHistory, power_history, power_method
 
@@ -23,9 +24,11 @@ __all__ = [
     "PowerHistory",
     "ScaledIdentity",
     "as_floored",
+    "eigenvectors",
     "factorwise_sum",
     "frame_error",
     "in_one_frame",
+    "is_large",
     "mixing_weights",
     "nearest",
     "power_history",

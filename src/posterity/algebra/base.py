@@ -15,7 +15,10 @@ from posterity.errors import NotExact, SizeMismatch
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Two bases and values: (left ⊗ right) · matrix · (left ⊗ right)ᵀ = diag(values), in float64."""
+    """Two bases and values: (left ⊗ right) · matrix · (left ⊗ right)ᵀ = diag(values).
+
+    In float64, but for bases of large blocks that were computed in float32: products with those run in float32.
+    """
 
     left: Float[Tensor, "*b out out"]
     right: Float[Tensor, "*b inp inp"]
@@ -33,11 +36,15 @@ class Frame:
 
     def into(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         """left · v · rightᵀ: a matrix in the coordinates of this frame."""
-        return self.left @ v @ self.right.mT
+        if self.left.dtype == v.dtype == self.right.dtype:
+            return self.left @ v @ self.right.mT
+        return ((self.left @ v.to(self.left)).to(self.right) @ self.right.mT).to(v)
 
     def back(self, z: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         """leftᵀ · z · right, the transpose of `into`. With z of variance 1/values this is a draw."""
-        return self.left.mT @ z @ self.right
+        if self.left.dtype == z.dtype == self.right.dtype:
+            return self.left.mT @ z @ self.right
+        return ((self.left.mT @ z.to(self.left)).to(self.right) @ self.right).to(z)
 
     def scaled(self, factor: float) -> Frame:
         """The frame of the matrix times a positive number."""

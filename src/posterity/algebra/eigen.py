@@ -19,6 +19,7 @@ from posterity.algebra import checks
 from posterity.algebra.base import Frame, Matrix, Valued, per_matrix
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.identity import ScaledIdentity
+from posterity.algebra.large import is_large
 from posterity.errors import NotExact, NotPositiveDefinite, SizeMismatch
 
 
@@ -115,7 +116,10 @@ class JointEigen(Valued):
         return (full + full.mT) / 2
 
     def _factorise(self) -> Frame:
-        return Frame(self.left.inverse.double(), self.right.inverse.double(), self._positive())
+        left, right = self.left.inverse, self.right.inverse
+        if not is_large(*self.shape):
+            left, right = left.double(), right.double()
+        return Frame(left, right, self._positive())
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         a, b = left @ self.left.matrix.to(left.dtype), right @ self.right.matrix.to(right.dtype)

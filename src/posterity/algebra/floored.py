@@ -24,6 +24,7 @@ from posterity.algebra.diagonal import DiagonalMatrix
 from posterity.algebra.eigen import Basis, JointEigen
 from posterity.algebra.identity import ScaledIdentity, scaled_identity
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
+from posterity.algebra.large import eigenvectors, is_large
 from posterity.algebra.nearest import nearest
 from posterity.errors import EmptySum, NotExact
 
@@ -33,8 +34,9 @@ class Floored(Matrix):
     """share · curvature + floor · identity, exactly, with both terms kept apart.
 
     `curvature` is an eigenframe with values (a `JointEigen` with orthogonal bases), a diagonal, a dense matrix or a multiple of
-    the identity: adding a floor leaves each of these what it is. It may be singular; the sum must be definite to be
-    factorised. Everything costs what it costs for the sum, which is formed once.
+    the identity: adding a floor leaves each of these what it is. A Kronecker pair is kept too: products need nothing else, and
+    whatever factorises takes its eigenframe, computed at first need. The curvature may be singular; the sum must be definite
+    to be factorised. Everything costs what it costs for the sum, which is formed once.
     """
 
     curvature: Matrix
@@ -51,6 +53,8 @@ class Floored(Matrix):
                 raise NotExact("a floor keeps the form of an eigenframe only where its bases are orthogonal.")
             case JointEigen() | DiagonalMatrix() | DenseMatrix() | ScaledIdentity():
                 return
+            case Kronecker() if not self.curvature.batch:
+                return
         raise NotExact(
             f"a floor changes the form of a {type(self.curvature).__name__}: bring it to one eigenframe first "
             "with `in_one_frame`."
@@ -58,9 +62,14 @@ class Floored(Matrix):
 
     @cached_property
     def total(self) -> Matrix:
-        """The sum, as one matrix of the curvature's own kind."""
+        """The sum, as one matrix of the curvature's own kind, a pair in its eigenframe."""
         floor = scaled_identity(self.floor, self.shape).to(self.device, self.dtype)
-        return self.curvature * self.share + floor
+        return self.diagonalised * self.share + floor
+
+    @property
+    def diagonalised(self) -> Matrix:
+        """The curvature without share and floor, a pair in its eigenframe."""
+        return self.curvature.in_eigenframe() if isinstance(self.curvature, Kronecker) else self.curvature
 
     def adjusted(self, share: float | None = None, floor: float | None = None) -> Floored:
         """The same curvature with other numbers."""
@@ -83,6 +92,10 @@ class Floored(Matrix):
         return self.curvature.device
 
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        if isinstance(self.curvature, Kronecker):
+            v = self._fits(v)
+            # Two products instead of the four of an eigenframe.
+            return (self.curvature.matmul(v) * self.share).add_(v, alpha=self.floor)
         return self.total.matmul(v)
 
     def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
@@ -92,6 +105,8 @@ class Floored(Matrix):
         return self.total.logdet()
 
     def trace(self) -> Float[Tensor, "*batch"]:
+        if isinstance(self.curvature, Kronecker):
+            return self.share * self.curvature.trace() + self.floor * self.size
         return self.total.trace()
 
     def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
@@ -106,6 +121,9 @@ class Floored(Matrix):
     def diagonal_in(
         self, left: Float[Tensor, "*b out out"], right: Float[Tensor, "*b inp inp"]
     ) -> Float[Tensor, "*batch out inp"]:
+        if isinstance(self.curvature, Kronecker):
+            floor = scaled_identity(self.floor, self.shape).to(self.device).diagonal_in(left, right)
+            return self.share * self.curvature.diagonal_in(left, right) + floor
         return self.total.diagonal_in(left, right)
 
     def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
@@ -143,6 +161,8 @@ def as_floored(matrix: Matrix) -> Floored:
             return matrix
         case ScaledIdentity():
             return Floored(scaled_identity(0.0, matrix.over).to(matrix.device), 1.0, float(matrix.scale))
+        case Kronecker() if is_large(*matrix.shape) and not matrix.batch:
+            return Floored(matrix, 1.0, 0.0)
         case KroneckerSum():
             floors = [term for term in matrix.terms if term.is_scaled_identity]
             rest = [term for term in matrix.terms if not term.is_scaled_identity]
@@ -176,7 +196,7 @@ def in_one_frame(terms: Sequence[Matrix]) -> Matrix:
         return total_diagonal
     left, right = _directions(parts)
     values = torch.stack([part.diagonal_in(left.mT, right.mT).double() for part in parts]).sum(0).clamp_min(0)
-    return JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values)
+    return JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values.to(left.dtype))
 
 
 def frame_error(terms: Sequence[Matrix], frame: Matrix) -> float:
@@ -200,9 +220,7 @@ def _as_eigen(matrix: Matrix) -> JointEigen:
         case JointEigen() if matrix.left.is_orthogonal and matrix.right.is_orthogonal:
             return matrix
         case Kronecker():
-            left, right = (torch.linalg.eigh(x.double()) for x in (matrix.left, matrix.right))
-            values = left.eigenvalues[:, None] * right.eigenvalues[None, :]
-            return JointEigen(Basis.orthogonal(left.eigenvectors), Basis.orthogonal(right.eigenvectors), values)
+            return matrix.in_eigenframe()
         case ScaledIdentity() | DiagonalMatrix():
             eye = [Basis.orthogonal(torch.eye(n, dtype=torch.float64, device=matrix.device)) for n in matrix.shape]
             return JointEigen(eye[0], eye[1], matrix.diagonal_in(eye[0].matrix, eye[1].matrix).double())
@@ -217,8 +235,13 @@ def _pieces(term: Matrix) -> list[Matrix]:
             share = _pieces(term.curvature * term.share) if term.share else []
             return [*share, *floor] or [scaled_identity(0.0, term.shape).to(term.device)]
         case KroneckerSum():
-            return [piece.to(dtype=torch.float64) for piece in term.terms]
-    return [term.to(dtype=torch.float64)]
+            return [_widened(piece) for piece in term.terms]
+    return [_widened(term)]
+
+
+def _widened(term: Matrix) -> Matrix:
+    """In float64, but for large blocks in float32, which stay what they are."""
+    return term if is_large(*term.shape) else term.to(dtype=torch.float64)
 
 
 def _directions(parts: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
@@ -236,6 +259,10 @@ def _directions(parts: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
     if not pairs:
         eye = [torch.eye(n, dtype=torch.float64, device=parts[0].device) for n in parts[0].shape]
         return eye[0], eye[1]
+    if len(pairs) == 1:
+        frame = pairs[0].in_eigenframe()
+        return frame.left.matrix, frame.right.matrix
     joint = nearest(KroneckerSum(pairs))
-    left, right = (torch.linalg.eigh(x.double()).eigenvectors for x in (joint.left, joint.right))
+    single = is_large(*joint.shape) and all(pair.dtype == torch.float32 for pair in pairs)
+    left, right = (eigenvectors(x, single=single)[1] for x in (joint.left, joint.right))
     return left, right

@@ -19,6 +19,7 @@ from posterity.algebra.base import Frame, Matrix, per_matrix
 from posterity.algebra.dense import DenseMatrix, plus_identity
 from posterity.algebra.eigen import Basis, JointEigen
 from posterity.algebra.identity import ScaledIdentity
+from posterity.algebra.large import eigenvectors, is_large
 from posterity.errors import EmptySum, NotExact, SizeMismatch, TooLarge
 
 DENSE_LIMIT = 4096
@@ -76,6 +77,27 @@ class Kronecker(Matrix):
             for x in (self.left, self.right)
         )
 
+    def in_eigenframe(self) -> JointEigen:
+        """The same (positive semidefinite) pair by the eigenvectors of its factors: O(out³ + inp³). Computed once and kept.
+
+        Large pairs in float32 have their bases in float32: see `eigenvectors`.
+        """
+        kept: JointEigen | None = self.__dict__.get("_eigenframe")
+        if kept is None:
+            with torch.inference_mode(False), torch.no_grad():
+                single = self.dtype == torch.float32 and is_large(*self.shape)
+                left, right = (eigenvectors(x.detach(), single=single) for x in (self.left, self.right))
+                kept = self.with_eigenframe(left, right)
+        return kept
+
+    def with_eigenframe(self, left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> JointEigen:
+        """Keep eigenvalues and eigenvectors that were computed before, and give the pair in them."""
+        values = (left[0][:, None] * right[0][None, :]).to(left[1].dtype)
+        made = JointEigen(Basis.orthogonal(left[1]), Basis.orthogonal(right[1]), values)
+        self.__dict__["_eigenframe"] = made
+        self.__dict__["_eigenvalues"] = left[0], right[0]
+        return made
+
     def joint(self, other: Kronecker) -> JointEigen:
         """`other` in the basis where this (positive definite) matrix is the identity: O(out³ + inp³), once.
 
@@ -97,7 +119,7 @@ class Kronecker(Matrix):
         return frame.values.log().sum((-2, -1)) - inp * left - out * right
 
     def trace(self) -> Float[Tensor, "*batch"]:
-        left, right = (x.double().diagonal(dim1=-2, dim2=-1).sum(-1) for x in (self.left, self.right))
+        left, right = (x.diagonal(dim1=-2, dim2=-1).double().sum(-1) for x in (self.left, self.right))
         return left * right
 
     def dense(self) -> Float[Tensor, "*batch size size"]:

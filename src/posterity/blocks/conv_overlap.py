@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.blocks.base import Moment
+from posterity.blocks.base import Moment, symmetrised
 
 BAND_LIMIT = 1 << 24
 """Entries of the band of row products beyond which it is not kept (128 MB in float64)."""
@@ -126,7 +126,7 @@ class BandMoment(Moment):
                 met = products[:, across[:, None], :, across[None, :]].sum(2)
                 result[:, i, :, :, j, :] = met.permute(2, 0, 3, 1)
                 result[:, j, :, :, i, :] = met.permute(3, 1, 2, 0)
-        moment = result.reshape(features, features)
+        moment = symmetrised(result.reshape(features, features))
         if not w.bias:
             return moment
         column = sums.reshape(features, 1)

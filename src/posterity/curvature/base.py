@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call
-from posterity.blocks.base import CHUNK
+from posterity.blocks.base import CHUNK, sum_dtype
 from posterity.curvature.likelihoods import Automatic, Labels
 from posterity.curvature.workers import Workers
 
@@ -27,6 +27,12 @@ class Estimator(ABC):
     @abstractmethod
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
         """An empty sum for one block. `dtype` is the precision results are given in."""
+
+    def memory(self, block: Block) -> int:
+        """Bytes that a block's sum takes: here of two factors, and of one number a weight where there are none."""
+        if not block.layer.separable:
+            return 8 * block.layer.out * block.layer.inp
+        return sum(side**2 * sum_dtype(side, torch.float32).itemsize for side in block.shape)
 
 
 class Accumulator(ABC):

@@ -27,6 +27,9 @@ class Diagonal(Estimator):
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
         return Squares(block, dtype)
 
+    def memory(self, block: Block) -> int:
+        return 8 * block.layer.out * block.layer.inp
+
 
 class Squares(Accumulator):
     """Running sums of squared gradients; also what every estimator keeps for elementwise layers."""

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posterity.algebra import Basis, JointEigen, Kronecker, Matrix
+from posterity.algebra import Basis, JointEigen, Kronecker, Matrix, eigenvectors, is_large
 from posterity.blocks import Block, Call, Moment
-from posterity.blocks.base import RowMoment, symmetrised
+from posterity.blocks.base import RowMoment, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
 from posterity.curvature.diagonal import CACHED, FEW, Squares, summed_squares
 from posterity.curvature.workers import Workers
@@ -56,11 +56,13 @@ class Averages(Accumulator):
 
     def factors(self, workers: Workers) -> tuple[Tensor, Tensor]:
         out, inp = self.block.shape
-        left = self.left.matrix() if self.left.rows else torch.zeros(out, out, dtype=torch.float64)
+        left = self.left.matrix() if self.left.rows else torch.zeros(out, out)
         seen = [moment.matrix() for moment in self.moments.values()]
-        right = sum(seen[1:], seen[0]) if seen else torch.zeros(inp, inp, dtype=torch.float64)
+        right = sum(seen[1:], seen[0]) if seen else torch.zeros(inp, inp)
         count = sum(moment.rows for moment in self.moments.values())
-        return symmetrised(workers.sum(left)), symmetrised(workers.sum(right).div_(max(1.0, workers.total(count))))
+        # A worker without a batch, or with small bands of a large factor, joins in what the others have.
+        left, right = (x.to(sum_dtype(len(x), self.dtype)) for x in (left, right))
+        return workers.sum(left), workers.sum(right).div_(max(1.0, workers.total(count)))
 
     def result(self, workers: Workers) -> Matrix:
         left, right = self.factors(workers)
@@ -141,10 +143,16 @@ class _Rotated(Accumulator):
 
     def next_phase(self, workers: Workers) -> None:
         assert self.averages is not None
-        left, right = self.averages.factors(workers)
-        self.left, self.right = (torch.linalg.eigh(x).eigenvectors for x in (left, right))
+        seen = [self.averages.left.rows, sum(moment.rows for moment in self.averages.moments.values())]
+        factors = self.averages.factors(workers)
         self.averages = None
+        single = is_large(*self.block.shape) and self.dtype == torch.float32
+        self.left, self.right = (
+            eigenvectors(x, single=single, rank=int(workers.total(rows)))[1]
+            for x, rows in zip(factors, seen, strict=True)
+        )
 
     def result(self, workers: Workers) -> Matrix:
-        # In float64 whatever the network: rounded eigenvectors would no longer be orthogonal.
-        return JointEigen(Basis.orthogonal(self.left), Basis.orthogonal(self.right), workers.sum(self.values))
+        # In float64 whatever the network, since rounded eigenvectors are less orthogonal; large blocks as they were computed.
+        values = workers.sum(self.values).to(self.left.dtype)
+        return JointEigen(Basis.orthogonal(self.left), Basis.orthogonal(self.right), values)

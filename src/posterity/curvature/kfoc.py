@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posterity.algebra import Kronecker, KroneckerSum, Matrix, mixing_weights, nearest
 from posterity.blocks import Block, Call
-from posterity.blocks.base import gram, symmetrised
+from posterity.blocks.base import gram, mirror, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
 from posterity.curvature.diagonal import Squares
 from posterity.curvature.workers import Workers
@@ -19,8 +19,8 @@ from posterity.curvature.workers import Workers
 BUDGET = 1 << 27
 """Entries (512 MB in float32) that a batch's gradients, or its Gram matrices, may take."""
 
-TYPICAL_STEPS = 8
-"""How many iterations the choice between two ways of iterating reckons with."""
+TYPICAL_STEPS = 6
+"""How many iterations the choice between ways of iterating reckons with."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,25 @@ class _Pair(Accumulator):
         if self.rows:
             self._join()
         out, inp = self.block.shape
-        total = self.total or Kronecker(torch.zeros(out, out).double(), torch.zeros(inp, inp).double())
-        scale = self.unit**2
-        lefts, rights = (
-            workers.gather(symmetrised(total.left.double()) * scale),
-            workers.gather(symmetrised(total.right.double())),
-        )
+        total = self.total or Kronecker.unchecked(torch.zeros(out, out), torch.zeros(inp, inp))
+        # Gradients of one unit each: half of it to either side, so that neither leaves the range of single precision.
+        factors = [x.to(sum_dtype(len(x), self.dtype)) * self.unit for x in (total.left, total.right)]
+        for factor in factors:
+            mirror(factor)
+        if workers.size == 1:
+            return _balanced(*factors).to(dtype=self.dtype)
+        lefts, rights = (workers.gather(factor) for factor in factors)
         terms = [Kronecker.unchecked(left, right) for left, right in zip(lefts, rights, strict=True)]
         return nearest(KroneckerSum(terms)).to(dtype=self.dtype)
+
+
+def _balanced(left: Tensor, right: Tensor) -> Kronecker:
+    """The same pair with both factors of one norm, in place: what `nearest` makes of a single term."""
+    norms = [float(torch.linalg.vector_norm(x, dtype=torch.float64)) for x in (left, right)]
+    if not all(norms):
+        return Kronecker.unchecked(left.zero_(), right.zero_())
+    ratio = (norms[1] / norms[0]) ** 0.5
+    return Kronecker.unchecked(left.mul_(ratio), right.div_(ratio))
 
 
 @dataclass(frozen=True)
@@ -133,16 +144,26 @@ def joined(total: Kronecker | None, pairs: list[RowPair]) -> Kronecker:
 
 
 def nearest_to_batch(block: Block, calls: list[Call], tol: float, steps: int) -> Kronecker | RowPair:
-    """The Kronecker pair nearest to the Fisher information of one batch."""
+    """The Kronecker pair nearest to the Fisher information of one batch, by whichever way of iterating takes least."""
     n, t = len(calls[0].s), positions(block, calls)  # type: ignore[arg-type]
     out, inp = block.shape
-    by_gram = n * t * t * (out + inp) + TYPICAL_STEPS * 4 * n * t**3
-    by_gradient = t * out * inp + TYPICAL_STEPS * 2 * out * inp * (out + inp)
-    if by_gram <= by_gradient and 2 * (n * t) ** 2 <= BUDGET:
+    small, large = min(out, inp), max(out, inp)
+    formed = n * t * out * inp
+    costs = {
+        _in_the_span: n**2 * t**2 * (out + inp) / 2 + TYPICAL_STEPS * 4 * n**2 * t**3,
+        _over_gradients: formed + TYPICAL_STEPS * n * out * inp * (2 * out + 1.5 * inp),
+        _over_pairs: formed + n**2 * small**2 * large / 2 + TYPICAL_STEPS * 2 * n**2 * small**3 + formed / t * large,
+    }
+    if 2 * (n * t) ** 2 > BUDGET:
+        del costs[_in_the_span]
+    if max(2 * (n * small) ** 2, n * out * inp) > BUDGET:
+        del costs[_over_pairs]
+    way = min(costs, key=lambda w: costs[w])
+    if way is _in_the_span:
         pair = _in_the_span(*rows(block, calls), tol, steps)
         # Rows are the smaller form only while they are few.
         return pair if n * t < inp // 2 else Kronecker.unchecked(gram(pair.left), gram(pair.right))
-    left, right = _over_gradients(block, calls, tol, steps)
+    left, right = (_over_pairs if way is _over_pairs else _over_gradients)(block, calls, tol, steps)
     return Kronecker.unchecked((left + left.T) / 2, (right + right.T) / 2)
 
 
@@ -197,12 +218,8 @@ def _over_gradients(
     block: Block, calls: list[Call], tol: float, steps: int
 ) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
     """Iterate on the factors with every example's gradient at hand, or made anew for each step where they do not fit."""
-    layer = block.layer
     pieces = _gradient_pieces(block, calls)
-    start = layer.output_moment()  # KFAC's L
-    for s in (call.s for call in calls if call.s is not None):
-        start.add(s)
-    left = _unit(start.matrix().to(s.dtype))
+    left = _first(block, calls)
     for _ in range(steps):
         right = _unit(sum_of(_right_step(g, left) for g in pieces()))
         new = _unit(sum_of(_left_step(g, right) for g in pieces()))
@@ -211,6 +228,40 @@ def _over_gradients(
         if step < tol:
             break
     return left, sum_of(_right_step(g, left) for g in pieces())
+
+
+def _over_pairs(
+    block: Block, calls: list[Call], tol: float, steps: int
+) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
+    """Iterate on the smaller factor alone: L ← Σ C_nm L C_nmᵀ with C_nm = G_n G_mᵀ, products of pairs made once.
+
+    Few examples with many positions: the larger factor, which costs most, is formed once, at the end.
+    """
+    g = torch.cat(list(gradients(block, calls)))
+    n, out, inp = g.shape
+    factor = _first(block, calls)
+    wide = out <= inp
+    if not wide:
+        factor = _unit(_right_step(g, factor))
+    small = min(out, inp)
+    products = gram((g if wide else g.mT).reshape(n * small, -1).T)
+    # [row, (example, example, row')]: an iteration is two products of long rows.
+    flat = products.view(n, small, n, small).transpose(0, 1).reshape(small, -1)
+    for _ in range(steps):
+        new = _unit((flat.view(-1, small) @ factor).view(small, -1) @ flat.T)
+        step = torch.linalg.vector_norm(new - factor)
+        factor = new
+        if step < tol:
+            break
+    return (factor, _right_step(g, factor)) if wide else (_left_step(g, factor), factor)
+
+
+def _first(block: Block, calls: list[Call]) -> Float[Tensor, "out out"]:
+    """Where iterations start: at KFAC's L."""
+    start = block.layer.output_moment()
+    for s in (call.s for call in calls if call.s is not None):
+        start.add(s)
+    return _unit(start.matrix().to(s.dtype))
 
 
 def _gradient_pieces(block: Block, calls: list[Call]) -> Callable[[], Iterator[Tensor]]:

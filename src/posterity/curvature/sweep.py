@@ -23,6 +23,7 @@ from posterity.curvature.past import matrices_digest, past_of
 from posterity.curvature.provenance import Provenance
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
+from posterity.memory import require_memory
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def estimate(
     Raises:
         UnsupportedLayer: if a trainable layer has no matrix form and `blocks` does not leave it out.
         NoData: if the data is empty.
+        TooLittleMemory: if the sums do not fit; told before anything is allocated.
 
     Example:
         >>> curvature = pt.estimate(model, (x, y), pt.KFAC(pt.Exact()))
@@ -92,6 +94,11 @@ def estimate(
     check_data(data)
     found = find_blocks(model, blocks)
     workers = Workers.here()
+    require_memory(
+        sum(estimator.memory(block) for block in found.values()),
+        f"the curvature of {len(found)} blocks by {type(estimator).__name__}",
+        "Use Diagonal(), leave blocks out with blocks=..., or use a machine with more.",
+    )
     if generator is None or workers.size > 1:
         # Workers are often started with one seed; labels are to be drawn independently all the same.
         device = None if generator is None else generator.device

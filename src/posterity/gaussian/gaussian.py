@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, nearest, relative_error
+from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, is_large, nearest, relative_error
 from posterity.blocks import find_blocks, named, write_blocks
 from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch
@@ -101,13 +101,15 @@ class Gaussian:
     ) -> dict[str, Float[Tensor, "n out inp"]]:
         """n independent draws of all blocks.
 
-        They are computed in float64 and given in the mean's precision. With another `dtype` both are in that: a network in
-        float32 cannot tell the difference, and gets its draws several times sooner.
+        They are computed in float64 (in the mean's precision where a block is large) and given in the mean's precision. With
+        another `dtype` both are in that: a network in float32 cannot tell the difference, and gets its draws several times
+        sooner.
         """
-        return {
-            name: self.spread(name, dtype or torch.float64).draw(n, generator).to(dtype or mean.dtype)
-            for name, mean in self.mean.items()
-        }
+        drawn = {}
+        for name, mean in self.mean.items():
+            inside = dtype or (mean.dtype if is_large(*mean.shape) else torch.float64)
+            drawn[name] = self.spread(name, inside).draw(n, generator).to(dtype or mean.dtype)
+        return drawn
 
     def spread(self, block: str, dtype: torch.dtype) -> Spread:
         """A block's distribution, factorised and ready to be drawn from many times, in the given precision."""
@@ -258,6 +260,27 @@ class Gaussian:
         from posterity.gaussian.storage import save  # which builds Gaussians, and so imports this module first
 
         save(self, path)
+
+    def keep_frames(self, path: str | os.PathLike[str]) -> None:
+        """Compute the eigenvectors of all large blocks, once: from then on, draws and solutions need products only.
+
+        They are minutes of work for a network like ResNet-50, so they are kept in a file, best beside the prior's own: where
+        it is there and fits, they are read from it, else they are computed and written.
+
+        Args:
+            path: the file, such as "imagenet.frames.safetensors". It is believed in nothing: what does not fit this Gaussian is
+                computed anew.
+        Raises:
+            TooLittleMemory: if the frames do not fit.
+            DiskFull: if there is no room for the file.
+
+        Example:
+            >>> prior = pt.load("imagenet.safetensors")
+            >>> prior.keep_frames("imagenet.frames.safetensors")
+        """
+        from posterity.gaussian.kept_frames import keep_frames  # which knows the file format
+
+        keep_frames(self, path)
 
     def _knows(self, blocks: Iterable[str]) -> None:
         if unknown := [name for name in blocks if name not in self.mean]:

@@ -14,8 +14,10 @@ from posterity.gaussian.card import Card
 from posterity.gaussian.parts import KINDS
 from posterity.gaussian.stored_provenance import ChoiceSpec, ProvenanceSpec
 
-FORMAT = 4
-"""A field more, or another meaning of one, raises it. Older formats stay readable."""
+FORMAT = 5
+"""A field more, or another meaning of one, raises it. Older formats stay readable, and what fits into the last is written so."""
+SINCE_5 = ("lower", "floored kronecker")
+"""An order of entries, and a kind of block, that format 4 has not."""
 
 ONLY_BEFORE_3 = ("source", "chosen")
 """Fields of the card that provenance took the place of."""
@@ -26,7 +28,7 @@ SINCE_3 = ("classes",)
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 BESIDE = (*DTYPES, "bool", "uint8", "int8", "int16", "int32", "int64")
 """Of tensors beside the blocks: masks and indices too."""
-ORDERS = ("rows", "columns")
+ORDERS = ("rows", "columns", "lower")
 LARGEST = 2**63 - 1
 T = TypeVar("T")
 
@@ -34,7 +36,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class TensorSpec:
     """How one tensor is stored: LAPACK's results lie column by column, and products of them repeat to the last bit only
-    if they do so again."""
+    if they do so again. Of a large symmetric factor only the rows of the lower triangle are, one behind the other."""
 
     dtype: str
     order: str
@@ -81,7 +83,7 @@ class Header:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": FORMAT if self._needs_5 else 4,
             "written_by": dict(self.written_by),
             "provenance": self.provenance.to_json() if isinstance(self.provenance, ProvenanceSpec) else None,
             "blocks": [
@@ -97,6 +99,11 @@ class Header:
             "frozen": [[spec.name, spec.dtype, list(spec.shape), spec.digest] for spec in self.frozen],
             "card": _card_to_json(self.card),
         }
+
+    @property
+    def _needs_5(self) -> bool:
+        words = {word for b in self.blocks for word in (b.kind, *(spec.order for spec in b.tensors.values()))}
+        return any(word in words for word in SINCE_5)
 
     @classmethod
     def from_json(cls, raw: Any) -> Header:

@@ -33,7 +33,7 @@ KINDS = (
     "joint eigen",
     "kronecker",
     "kronecker sum",
-    *(FLOORED + kind for kind in ("dense", "diagonal", "identity", "joint eigen")),
+    *(FLOORED + kind for kind in ("dense", "diagonal", "identity", "joint eigen", "kronecker")),
 )
 
 
@@ -137,6 +137,8 @@ def _floored(kind: str, over: tuple[int, int], tensors: Mapping[str, Tensor]) ->
             curvature = DiagonalMatrix(tensors["values"])
         case "identity":
             curvature = ScaledIdentity(tensors["scale"], over)
+        case "kronecker":
+            return _floored_pair(tensors, share, floor)
         case _:
             curvature = JointEigen(_basis(tensors, "left"), _basis(tensors, "right"), tensors["values"])
     matrix = Floored(curvature, share, floor)
@@ -150,6 +152,14 @@ def _floored(kind: str, over: tuple[int, int], tensors: Mapping[str, Tensor]) ->
         if float(lowest) < 0:
             raise DamagedFile(f"a curvature with the eigenvalue {float(lowest):.2e}: none may be negative.")
     return matrix
+
+
+def _floored_pair(tensors: Mapping[str, Tensor], share: float, floor: float) -> Floored:
+    """A pair with its share and floor. That it has no negative eigenvalue shows where it is diagonalised, not here."""
+    for role in ("left.0", "right.0"):
+        if float(tensors[role].diagonal().min()) < 0:
+            raise DamagedFile("a factor of the curvature has a negative entry on its diagonal: none may be.")
+    return Floored(Kronecker(tensors["left.0"], tensors["right.0"]), share, floor)
 
 
 def _basis(tensors: Mapping[str, Tensor], side: str) -> Basis:

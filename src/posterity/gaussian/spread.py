@@ -23,7 +23,7 @@ class Spread(ABC):
     def of(mean: Tensor, precision: Matrix, like: Tensor | None = None) -> Spread:
         """The distribution with this mean and precision, on the device and in the dtype of `like` (the mean's without).
 
-        The precision is factorised in float64, once: matrices keep their frames.
+        The precision is factorised once, in float64 but for large blocks in float32: matrices keep their frames.
         """
         like = mean if like is None else like
         try:
@@ -104,4 +104,6 @@ def _noise(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | No
 
 
 def _is_identity(x: Tensor) -> bool:
+    if not bool((x.diagonal() == 1).all()):
+        return False  # told without an identity of that size
     return bool((x == torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)).all())

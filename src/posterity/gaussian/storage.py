@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -24,6 +25,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from posterity.algebra import is_large
 from posterity.errors import (
     BadPriorFile,
     DamagedFile,
@@ -35,12 +37,14 @@ from posterity.errors import (
     PosterityError,
     UnreadableFile,
 )
-from posterity.files import replacing
+from posterity.files import replacing, room_for
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec, parse
 from posterity.gaussian.parts import put_together, shapes, take_apart
 from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, from_older, tensors_of
+from posterity.gaussian.triangles import packed, packed_size, unpacked
+from posterity.memory import require_memory
 from posterity.version import __version__
 
 KEY = "posterity"
@@ -53,7 +57,6 @@ HEADER_LIMIT = 16 * 2**20
 
 _ZEROS = "0" * 64
 _SEAL = re.compile(rb'"posterity"\s*:\s*"\{\\"sha256\\":\\"([0-9a-f]{64})\\"')
-_CHUNK = 2**22
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,16 @@ class Stored:
 
 
 def save(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
-    """Write one `.safetensors` file, atomically: whatever happens, the old file or the new one is there, and whole."""
+    """Write one `.safetensors` file, atomically: whatever happens, the old file or the new one is there, and whole.
+
+    Tensors go to the disk one after the other, and of large symmetric factors half: a prior over ResNet-50 takes some tens of
+    megabytes of memory beyond its own to be written.
+
+    Raises:
+        NotStorable: if the Gaussian holds something that the format has no place for.
+        MissingFolder: if its folder does not exist.
+        DiskFull: if there is no room; nothing is left behind.
+    """
     where = Path(path)
     if where.suffix in PICKLES:
         raise NotStorable(
@@ -78,10 +90,9 @@ def save(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
         raise MissingFolder(f"there is no folder {where.parent}: make it first (mkdir -p {where.parent}).")
     header, tensors = _disassemble(gaussian)
     text = json.dumps({"sha256": _ZEROS, **header.to_json()}, allow_nan=False, separators=(",", ":"))
-    with replacing(path) as draft:
-        safetensors.torch.save_file(tensors, draft, metadata={KEY: text})
-        with open(draft, "r+b") as file:
-            _seal(file)
+    need = sum(tensor.nbytes for tensor in tensors.values()) + 2 * len(text)
+    with room_for(path, need), replacing(path) as draft, open(draft, "r+b") as file:
+        _write(file, tensors, text)
 
 
 def load(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Gaussian:
@@ -112,6 +123,8 @@ def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Stored:
         # Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile.
         data = _bytes(path, limit_bytes)
         header = _header(data)
+        # A header may declare anything; what is stored by halves is at most twice as large whole.
+        require_memory(min(_need(header), 2 * len(data)), "the prior in this file")
         try:
             tensors = safetensors.torch.load(data)
         except (safetensors.SafetensorError, KeyError) as error:
@@ -127,7 +140,31 @@ def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Stored:
 # --- writing ---------------------------------------------------------------------------------------
 
 
-def _disassemble(gaussian: Gaussian) -> tuple[Header, dict[str, Tensor]]:
+@dataclass(frozen=True)
+class _Entry:
+    """A tensor as it will lie in the file; its bytes are made when they are written."""
+
+    tensor: Tensor
+    order: str = "rows"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self.order == "lower":
+            return (packed_size(len(self.tensor)),)
+        return tuple(self.tensor.shape[::-1] if self.order == "columns" else self.tensor.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.tensor.dtype.itemsize
+
+    def content(self) -> Any:
+        """The bytes, without a copy where they already lie so."""
+        x = self.tensor.detach().cpu()
+        x = packed(x) if self.order == "lower" else (x.mT if self.order == "columns" else x)
+        return x.contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def _disassemble(gaussian: Gaussian) -> tuple[Header, dict[str, _Entry]]:
     blocks, tensors = [], {}
     for index, (name, matrix) in enumerate(gaussian.precision.items()):
         try:
@@ -136,31 +173,37 @@ def _disassemble(gaussian: Gaussian) -> tuple[Header, dict[str, Tensor]]:
             raise NotStorable(f'block "{name}": {error}') from None
         specs = {}
         for role, tensor in {"mean": gaussian.mean[name], **parts}.items():
-            tensors[f"{index}.{role}"], specs[role] = _stored(tensor)
+            tensors[f"{index}.{role}"], specs[role] = _stored(tensor, kind, role)
         terms = len(parts) // 2 if kind == "kronecker sum" else 1
         blocks.append(BlockSpec(name, kind, matrix.shape, terms, specs))
-    tensors |= tensors_of(gaussian.provenance)
     beside = _specs(gaussian.frozen)
-    tensors |= {f"frozen.{k}": x for k, x in enumerate(gaussian.frozen.tensors.values())}
+    tensors |= {f"frozen.{k}": _Entry(x) for k, x in enumerate(gaussian.frozen.tensors.values())}
     header = Header(tuple(blocks), gaussian.card, ProvenanceSpec.of(gaussian.provenance), _versions(), beside)
     try:
         # Reading it back, here in memory, settles that what is saved can be loaded.
         text = json.dumps({"sha256": _ZEROS, **header.to_json()}, allow_nan=False)
         if len(text) > HEADER_LIMIT // 2:
             raise DamagedFile(f"the header would have {len(text)} characters, and {HEADER_LIMIT // 2} are allowed.")
-        _assemble(Header.from_json(parse(text)), dict(tensors))
+        told = tensors_of(gaussian.provenance)
+        own = {key: entry.tensor.detach().cpu() for key, entry in tensors.items()}
+        _assemble(Header.from_json(parse(text)), own | told, as_stored=False)
     except (PosterityError, TypeError, ValueError) as error:
         raise NotStorable(f"this Gaussian could not be loaded again: {error}") from error
-    return header, tensors
+    return header, tensors | {key: _Entry(x) for key, x in told.items()}
 
 
-def _stored(tensor: Tensor) -> tuple[Tensor, TensorSpec]:
-    tensor = tensor.detach().cpu()
-    columns = tensor.ndim == 2 and not tensor.is_contiguous() and tensor.mT.is_contiguous()
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    # A copy each: safetensors refuses tensors that share memory, as blocks of one initial mean do.
-    bare = (tensor.mT if columns else tensor).clone(memory_format=torch.contiguous_format)
-    return bare, TensorSpec(dtype, "columns" if columns else "rows")
+def _stored(tensor: Tensor, kind: str, role: str) -> tuple[_Entry, TensorSpec]:
+    order = "rows"
+    if _halved(tensor, kind, role):
+        order = "lower"
+    elif tensor.ndim == 2 and not tensor.is_contiguous() and tensor.mT.is_contiguous():
+        order = "columns"
+    return _Entry(tensor, order), TensorSpec(str(tensor.dtype).removeprefix("torch."), order)
+
+
+def _halved(tensor: Tensor, kind: str, role: str) -> bool:
+    """Whether a tensor is a large symmetric factor."""
+    return "kronecker" in kind and role != "mean" and tensor.ndim == 2 and is_large(len(tensor))
 
 
 def _specs(frozen: FrozenState) -> tuple[FrozenSpec, ...]:
@@ -196,16 +239,44 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _seal(file: Any) -> None:
-    """Put the digest of the whole file in the place of its zeros."""
-    length = int.from_bytes(file.read(8), "little")
-    found = _SEAL.search(file.read(length))
+_CODES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What safetensors calls them."""
+
+
+def _write(file: Any, tensors: Mapping[str, _Entry], text: str) -> None:
+    """A safetensors file in one go: its table, the tensors one by one, and the digest of all in the place of its zeros."""
+    table: dict[str, Any] = {"__metadata__": {KEY: text}}
+    end = 0
+    # Wide numbers first, as safetensors has it: every tensor then begins at a multiple of its width.
+    names = sorted(tensors, key=lambda name: (-tensors[name].tensor.dtype.itemsize, name))
+    for name in names:
+        start, end = end, end + tensors[name].nbytes
+        code, shape = _CODES[tensors[name].tensor.dtype], list(tensors[name].shape)
+        table[name] = {"dtype": code, "shape": shape, "data_offsets": [start, end]}
+    raw = json.dumps(table, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    found = _SEAL.search(raw)
     assert found is not None
     assert found.group(1) == _ZEROS.encode()
-    file.seek(0)
     digest = hashlib.sha256()
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
+    for piece in (len(raw).to_bytes(8, "little"), raw):
+        digest.update(piece)
+        file.write(piece)
+    for name in names:
+        content = tensors[name].content()
+        digest.update(content)
+        file.write(content)
     file.seek(8 + found.start(1))
     file.write(digest.hexdigest().encode())
 
@@ -268,8 +339,21 @@ def _header(data: bytes) -> Header:
     return Header.from_json(parse(metadata[KEY]))
 
 
-def _assemble(header: Header, tensors: dict[str, Tensor]) -> Gaussian:
-    """The Gaussian that the header speaks of. Takes the tensors out of the dictionary, one block at a time."""
+def _need(header: Header) -> int:
+    """Bytes of the tensors that the header speaks of, whole."""
+    total = 0
+    for block in header.blocks:
+        wanted = {"mean": block.shape, **shapes(block.kind, block.shape, block.terms, block.tensors)}
+        for role, spec in block.tensors.items():
+            total += math.prod(wanted.get(role, ())) * getattr(torch, spec.dtype).itemsize
+    return total
+
+
+def _assemble(header: Header, tensors: dict[str, Tensor], *, as_stored: bool = True) -> Gaussian:
+    """The Gaussian that the header speaks of. Takes the tensors out of the dictionary, one block at a time.
+
+    Not `as_stored`, tensors are a Gaussian's own, which are looked at and not copied.
+    """
     mean, precision = {}, {}
     for index, block in enumerate(header.blocks):
         try:
@@ -277,8 +361,12 @@ def _assemble(header: Header, tensors: dict[str, Tensor]) -> Gaussian:
             if wanted.keys() != block.tensors.keys():
                 raise DamagedFile(f"a {block.kind} has the tensors {[*wanted][:9]}, not {[*block.tensors][:9]}.")
             parts = {
-                role: _tensor(tensors, f"{index}.{role}", block.tensors[role], shape) for role, shape in wanted.items()
+                role: _tensor(tensors, f"{index}.{role}", block.tensors[role], shape, as_stored)
+                for role, shape in wanted.items()
             }
+            for role, spec in block.tensors.items():
+                if (spec.order == "lower") != _halved(parts[role], block.kind, role):
+                    raise DamagedFile(f'"{role}" is stored in the order "{spec.order}", which does not go with it.')
             mean[block.name] = parts.pop("mean")
             if not bool(torch.isfinite(mean[block.name]).all()):
                 raise DamagedFile("the mean has entries that are NaN or infinite.")
@@ -297,15 +385,21 @@ def _assemble(header: Header, tensors: dict[str, Tensor]) -> Gaussian:
     return found.with_provenance(provenance)
 
 
-def _tensor(tensors: dict[str, Tensor], name: str, spec: TensorSpec, shape: tuple[int, ...]) -> Tensor:
+def _tensor(tensors: dict[str, Tensor], name: str, spec: TensorSpec, shape: tuple[int, ...], as_stored: bool) -> Tensor:
     found = tensors.pop(name, None)
     if found is None:
         raise DamagedFile(f'the tensor "{name}" is missing.')
     if found.dtype != getattr(torch, spec.dtype):
         raise DamagedFile(f'the tensor "{name}" is {found.dtype}, and {spec.dtype} is declared.')
-    columns = spec.order == "columns"
-    if found.shape != (shape[::-1] if columns else shape):
+    columns, lower = spec.order == "columns", spec.order == "lower"
+    if lower and (len(shape) != 2 or shape[0] != shape[1]):
+        raise DamagedFile(f'the tensor "{name}" is stored by its lower triangle and has none.')
+    if not as_stored:
+        return found
+    if found.shape != ((packed_size(shape[0]),) if lower else shape[::-1] if columns else shape):
         raise DamagedFile(f'the tensor "{name}" has shape {tuple(found.shape)[:9]} and the block needs {shape}.')
+    if lower:
+        return unpacked(found, shape[0])
     # Memory of torch's own: aligned alike before and after, which fast matrix products take into account.
     found = found.clone()
     return found.mT if columns else found

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import DenseMatrix, DiagonalMatrix, JointEigen, Matrix, ScaledIdentity, as_floored
+from posterity.algebra import DenseMatrix, DiagonalMatrix, JointEigen, Matrix, ScaledIdentity, as_floored, is_large
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +32,20 @@ class BlockFrame:
         """From a prior's precision, brought to the form share · curvature + floor where it has another."""
         family = as_floored(precision)
         numbers = (family.share, family.floor)
-        match family.curvature:
-            case ScaledIdentity():
-                scale = float(family.curvature.scale)
+        match family.diagonalised:
+            case ScaledIdentity() as identity:
+                scale = float(identity.scale)
                 source = None if scale == 0 else torch.full(family.shape, scale, dtype=torch.float64)
                 return cls(family.shape, None, None, None, source, *numbers)
-            case DiagonalMatrix():
-                return cls(family.shape, None, None, None, family.curvature.values.double(), *numbers)
-            case JointEigen():
-                left, right = family.curvature.left.matrix.double(), family.curvature.right.matrix.double()
-                return cls(family.shape, left, right, None, family.curvature.values.double(), *numbers)
-            case DenseMatrix():
-                values, vectors = torch.linalg.eigh(family.curvature.values.double())
+            case DiagonalMatrix() as diagonal:
+                return cls(family.shape, None, None, None, diagonal.values.double(), *numbers)
+            case JointEigen() as eigen:
+                left, right = eigen.left.matrix, eigen.right.matrix
+                if not is_large(*family.shape):
+                    left, right = left.double(), right.double()
+                return cls(family.shape, left, right, None, eigen.values.double(), *numbers)
+            case DenseMatrix() as dense:
+                values, vectors = torch.linalg.eigh(dense.values.double())
                 source = values.clamp_min(0).unflatten(-1, family.shape)
                 return cls(family.shape, None, None, vectors, source, *numbers)
         raise AssertionError(f"no frame for {type(family.curvature).__name__}")

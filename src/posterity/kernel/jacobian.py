@@ -14,6 +14,7 @@ from posterity.curvature.base import gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
 from posterity.kernel.frames import BlockFrame
+from posterity.kernel.turned import rows_are_cheaper, turned_rows
 
 PIECE = 1 << 24
 """Entries of a temporary (64 MB in float32) beyond which kernels are summed piece by piece."""
@@ -166,13 +167,15 @@ def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> J
         raise NotFinite("the network's outputs are not finite: look for bad inputs or diverged weights.")
     collected: dict[str, list[Tensor | None]] = {name: [] for name in blocks}
     inputs: dict[str, Tensor] = {}
+    turned: dict[str, Tensor] = {}
     with torch.no_grad():
         for k in range(outputs.shape[1]):
             direction = torch.zeros_like(outputs)
             direction[:, k] = 1
             recorder.backward(outputs, direction, again=k < outputs.shape[1] - 1)
             for name, block in blocks.items():
-                collected[name].append(_seen(block, frames[name], passes[name], inputs, places))
+                seen = _seen(block, frames[name], passes[name], inputs, places, turned, outputs.shape[1])
+                collected[name].append(seen)
                 passes[name].clear()
         found: dict[str, Rows | Gradients] = {}
         for name, block in blocks.items():
@@ -182,17 +185,33 @@ def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> J
 
 
 def _seen(
-    block: Block, frame: BlockFrame, passes: list[list[Call]], inputs: dict[str, Tensor], places: Places
+    block: Block,
+    frame: BlockFrame,
+    passes: list[list[Call]],
+    inputs: dict[str, Tensor],
+    places: Places,
+    kept: dict[str, Tensor],
+    outputs: int,
 ) -> Tensor | None:
-    """One output's gradients by one block: rows where there is one position an example, else matrices."""
+    """One output's gradients by one block: rows where there is one position an example, else matrices.
+
+    Of convolutions the rows are turned where that is cheaper, input rows (`kept`) once for all outputs.
+    """
     if not passes:
         return None
     calls = passes[0]
-    if block.layer.separable and frame.whole is None and (one := _one_position(block, calls, places)) is not None:
-        a, s = (x.double() for x in one)
+    by_rows = block.layer.separable and frame.whole is None
+    if by_rows and (one := _one_position(block, calls, places)) is not None:
+        a, s = one
         if block.name not in inputs:
-            inputs[block.name] = a if frame.right is None else a @ frame.right.to(a)
-        return s if frame.left is None else s @ frame.left.to(s)
+            inputs[block.name] = turned_rows(a, frame.right)
+        return turned_rows(s, frame.left)
+    turned = frame.left is not None or frame.right is not None
+    if by_rows and turned and rows_are_cheaper(block, calls, outputs):
+        a, s = rows(block, calls)
+        if block.name not in kept:
+            kept[block.name] = turned_rows(a, frame.right)
+        return turned_rows(s, frame.left).mT @ kept[block.name]
     return frame.turned(torch.cat(list(gradients(block, calls))).double())
 
 

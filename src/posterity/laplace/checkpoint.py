@@ -19,6 +19,7 @@ from posterity.errors import BadCheckpoint
 from posterity.files import write_whole
 
 if TYPE_CHECKING:
+    from posterity.laplace.penalty import PriorPenalty
     from posterity.laplace.train import Epoch
 
 KEYS = {"seed", "settings", "model", "optimiser", "generators", "torch", "cuda", "epochs", "best", "least", "stale"}
@@ -38,6 +39,7 @@ class Checkpoint:
         self.path, self.workers = None if path is None else Path(path), workers
         self.epochs: list[Epoch] = []
         self.best, self.least, self.stale = 0, math.inf, 0
+        self.first: Epoch | None = None
         self.found = self._read()
         self.seed = 0
 
@@ -54,9 +56,11 @@ class Checkpoint:
         optimiser: torch.optim.Optimizer,
         generators: list[torch.Generator],
         settings: Mapping[str, Any],
+        penalty: PriorPenalty | None = None,
     ) -> None:
         """Begin, or go on from the file if there is one. Tensors and numbers only: nothing in it is run."""
         self.model, self.optimiser, self.generators, self.settings = model, optimiser, generators, dict(settings)
+        self.penalty = penalty
         self.best_weights = self._weights()
         if self.found is None:
             return
@@ -74,6 +78,10 @@ class Checkpoint:
             self.model.load_state_dict(before)
             raise self._bad(error) from error
         self.found = None
+
+    def begin(self, first: Epoch, watched: float) -> None:
+        """The weights that training begins with are the best so far."""
+        self.first, self.best, self.least = first, -1, watched
 
     def note(self, epoch: Epoch, watched: float) -> None:
         """One more epoch, judged by the loss that is watched."""
@@ -107,6 +115,9 @@ class Checkpoint:
             "least": self.least,
             "stale": self.stale,
             "best_weights": self.best_weights,
+            "first": None if self.first is None else asdict(self.first),
+            # Only where the next step depends on it.
+            "penalty": self.penalty.state() if self.penalty is not None and self.penalty.every > 1 else None,
         }
         write_state(self.path, state)
 
@@ -125,6 +136,10 @@ class Checkpoint:
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.best, self.least, self.stale = state["best"], state["least"], state["stale"]
         self.best_weights = state["best_weights"]
+        if state.get("first") is not None:
+            self.first = Epoch(**state["first"])
+        if state.get("penalty") is not None and self.penalty is not None:
+            self.penalty.restore(state["penalty"])
         self.restore_best()  # which tells now whether they fit
         self.model.load_state_dict(state["model"])
         _check_optimiser(state["optimiser"], self.optimiser)
@@ -221,6 +236,6 @@ def _checked(state: Any) -> dict[str, Any]:
     for name, kind in kinds.items():
         if not isinstance(state.get(name), kind):
             raise TypeError(f"{name} is a {type(state.get(name)).__name__}")
-    if not 0 <= state["best"] < max(1, len(state["epochs"])):
+    if not (-1 if state.get("first") else 0) <= state["best"] < max(1, len(state["epochs"])):
         raise ValueError(f"epoch {state['best']} of {len(state['epochs'])} cannot be the best")
     return dict(state)

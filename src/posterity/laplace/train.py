@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
-from posterity.blocks import find_blocks, named
 from posterity.blocks.capture import evaluating
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
@@ -22,11 +21,11 @@ from posterity.curvature.past import sign
 from posterity.curvature.provenance import Provenance
 from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData, NotFinite
-from posterity.fingerprint import fingerprint
 from posterity.gaussian import Gaussian
 from posterity.laplace.arriving import NotAtMode, Start, epochs_for, move_to_prior, patience, polish, slope
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.isotropic import fitted
+from posterity.laplace.penalty import PriorPenalty
 from posterity.laplace.source import Source, data_seen, split, start_seen
 
 Objective = Callable[[Tensor, Tensor, int], Tensor]
@@ -69,11 +68,13 @@ class History:
     """What was trained with in the end: the noise of a regression may have been learned."""
     slope: float | None = None
     """The norm of the objective's gradient in summed nats, where the last steps were taken on all examples at once."""
+    start: Epoch | None = field(default=None, compare=False)
+    """The weights that training began with, on the data held out: `best` is −1 where no epoch was better."""
 
     @property
     def final(self) -> Epoch:
-        """The epoch whose weights the network was left with."""
-        return self.epochs[self.best]
+        """The epoch whose weights the network was left with, or the start where none was better."""
+        return self.start if self.best < 0 and self.start is not None else self.epochs[self.best]
 
 
 def map_objective(nll: Tensor, half_quadratic: Tensor, count: int) -> Tensor:
@@ -100,6 +101,8 @@ def train(
     head_precision: float = 1.0,
     start: Start = "prior",
     polish_steps: int = 0,
+    prior_every: int | None = None,
+    evaluation_batch_size: int | None = None,
     device: torch.device | str | None = None,
     checkpoint: str | Path | None = None,
     generator: torch.Generator | None = None,
@@ -108,8 +111,9 @@ def train(
     """Train a network in place to the mode of its posterior, and leave it with its best weights.
 
     Minimises mean NLL + ½(θ−θ₀)ᵀP(θ−θ₀)/N. The learning rate is halved and training ends when the watched loss stays as it is;
-    the best epoch's weights are restored. The noise of `GaussianNoise()` is estimated anew after every epoch. Under torchrun
-    each process takes its part of every batch and all end with the same weights.
+    the best epoch's weights are restored, or the first ones where no epoch did better on the data held out. The noise of
+    `GaussianNoise()` is estimated anew after every epoch. Under torchrun each process takes its part of every batch and all end
+    with the same weights.
 
     Args:
         model: the network; it is trained.
@@ -129,6 +133,9 @@ def train(
         head_precision: of the isotropic prior of a head that the prior does not have.
         start: "prior" begins at the mean of a learned prior, "model" at the network's weights (as a prior around zero does).
         polish_steps: of L-BFGS on all examples at once, at the end.
+        prior_every: in how many steps each block's product with the prior's precision is taken once; between, it is moved along
+            by the diagonal. The mode is the same. None takes 1, or 8 for networks with blocks as large as ResNet-50's.
+        evaluation_batch_size: of the data held out; by default four times `batch_size`, 1,024 at most.
         device: to train on; the model's own by default.
         checkpoint: a file that every epoch is saved to. A run that finds it goes on from there, to the same bits.
         generator: of the order of the examples and what is held out.
@@ -159,12 +166,14 @@ def train(
     where = next(model.parameters()).device
     training, held_out = split(data, validation, shuffle)
     source = Source(training, batch_size, shuffle)
-    held = None if held_out is None else Source(held_out, 1024, None)
+    held = None if held_out is None else Source(held_out, evaluation_batch_size or min(1024, 4 * batch_size), None)
     if prior is not None:
         prior = fitted(prior, model, head_precision)
         if start == "prior":
             move_to_prior(model, prior)
-    penalty = None if prior is None else PriorPenalty(prior, model)
+    # An optimiser of the user's own may search along a line: it gets exact forces, unless told otherwise.
+    refresh = prior_every or (1 if optimiser else None)
+    penalty = None if prior is None else PriorPenalty(prior, model, refresh)
     batches = max(1, -(-source.count // batch_size))
     if epochs is None:
         epochs = epochs_for(batches)
@@ -186,8 +195,13 @@ def train(
     examples_seen = data_seen(data, None if isinstance(validation, float | int) else held_out)
     settings["the data"] = examples_seen.fingerprint if examples_seen.is_known else "not the same each time"
     seen = examples_seen.joined(start_seen(model, prior))
-    state.start(model, optim, [shuffle, *source.generators], settings)
+    state.start(model, optim, [shuffle, *source.generators], settings, penalty)
     learned_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
+    if held is not None and epochs and not state.epochs and not learned_noise:
+        first_nll, first_accuracy = evaluate(model, held, likelihood)
+        if math.isfinite(first_nll):
+            rate = optim.param_groups[0]["lr"]
+            state.begin(Epoch(math.nan, math.nan, math.nan, first_nll, first_accuracy, rate), first_nll)
     if learned_noise and state.epochs:
         goal.likelihood = GaussianNoise(state.epochs[-1].noise)
     modes = {module: module.training for module in model.modules()}
@@ -246,13 +260,14 @@ def train(
             module.training = mode
         # Also after an error: weights that were trained for a while have seen the data.
         sign(model, seen)
-    return History(tuple(state.epochs), state.best, state.seed, seen, goal.likelihood, slope_left)
+    return History(tuple(state.epochs), state.best, state.seed, seen, goal.likelihood, slope_left, state.first)
 
 
 def _polished(model: nn.Module, goal: _Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:
     """Down to the mode on all examples at once; the slope that is left, in summed nats, with a warning if it is no mode."""
     model.eval()
     goal.take(Batch.joined(list(source)), where)
+    goal.exact = True
     before = goal()
     kept = [p.detach().clone() for p in goal.parameters]
     polish(goal.parameters, goal, steps)
@@ -302,6 +317,8 @@ class _Goal:
     ) -> None:
         self.model, self.parameters, self.likelihood, self.penalty = model, parameters, likelihood, penalty
         self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
+        self.exact = False
+        """Whether every call takes the prior's force anew for all blocks, as a line search needs it."""
 
     def take(self, batch: Batch, device: torch.device) -> None:
         """The coming batch, of which this worker sees its part."""
@@ -320,7 +337,9 @@ class _Goal:
         outputs, targets = self.likelihood.check(self.batch.outputs(self.model), self.batch.targets)
         self.outputs = outputs.numel() // max(1, len(outputs))
         nll = self.likelihood.nll(outputs, targets) / self.count
-        half = torch.zeros_like(nll) if self.penalty is None else self.penalty()
+        forces, value = ({}, 0.0) if self.penalty is None else self.penalty.forces(self.exact)
+        # The objective tells how much the prior counts; its gradient is at hand and need not be found by autograd.
+        half = torch.full_like(nll, value, requires_grad=self.penalty is not None)
         right = _right(outputs, targets)
         size = self.workers.size
         if size > 1:
@@ -328,24 +347,25 @@ class _Goal:
             both = torch.stack((nll.detach().double(), torch.as_tensor(right, device=nll.device).double()))
             total = self.workers.sum(both)
             nll, right = nll + (total[0].to(nll) - nll).detach(), float(total[1])
-            half = half / size + (half - half / size).detach()
         loss = self.objective(nll, half, self.source.count)
-        value = loss.item()
-        if not math.isfinite(value):
+        found = loss.item()
+        if not math.isfinite(found):
             problem = self.batch.not_finite()
             raise NotFinite(
                 problem
-                or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {value}: lower lr, or clip."
+                or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {found}: lower lr, or clip."
             )
         loss.backward()
         if size > 1:
             for p in self.parameters:
                 if p.grad is not None:
                     p.grad = self.workers.sum(p.grad)
+        if self.penalty is not None and half.grad is not None:
+            self.penalty.pull(forces, half.grad.item())
         if self.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.clip)
-        self.seen.append((value, nll.item(), right / self.count))
-        return value
+        self.seen.append((found, nll.item(), right / self.count))
+        return found
 
 
 @torch.no_grad()
@@ -363,48 +383,6 @@ def share_statistics(model: nn.Module, workers: Workers) -> None:
         for tensor in model.buffers():
             if tensor.is_floating_point():
                 tensor.copy_(workers.sum(tensor) / workers.size)
-
-
-class PriorPenalty:
-    """½(θ−θ₀)ᵀP(θ−θ₀) of a network's weights, with its gradient, at the price of one product a block.
-
-    For a training loop of your own. It belongs beside the *summed* negative log-likelihood: divide it by the number of examples
-    beside a mean loss. It may be called on the network's present weights, or on others by name, as `torch.func` has them.
-
-    Args:
-        prior: a Gaussian over blocks of the network; other weights are left free.
-        model: the network.
-
-    Example:
-        >>> penalty = pt.PriorPenalty(prior, model)
-        >>> loss = cross_entropy(model(x), y) + penalty() / examples
-    """
-
-    def __init__(self, prior: Gaussian, model: nn.Module) -> None:
-        like = next(model.parameters())
-        self.prior = prior.to(like.device, like.dtype)
-        self.blocks = find_blocks(model, named(prior.mean))
-        self.parameters = dict(model.named_parameters(remove_duplicate=False))
-
-    def __call__(self, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
-        """The penalty in nats, of these weights by name, or of the network's own."""
-        found = self.parameters if parameters is None else self.parameters | dict(parameters)
-        terms = []
-        for name, block in self.blocks.items():
-            own = {role: found[full] for role, full in block.parameters.items()}
-            shift = block.layer.read(own) - self.prior.mean[name]
-            # The gradient of ½<D, PD> is PD: hand it over instead of letting autograd go through P again.
-            force = self.prior.precision[name].matmul(shift.detach())
-            terms.append((shift * force).sum() - 0.5 * (shift.detach() * force).sum())
-        return torch.stack(terms).sum()
-
-    def fingerprint(self) -> str:
-        """A few letters that tell one prior from another."""
-        parts: list[str | Tensor] = []
-        for name, mean in self.prior.mean.items():
-            precision = self.prior.precision[name]
-            parts += [f"{name} {type(precision).__name__} {float(precision.trace()):.5g}", mean.float()]
-        return fingerprint(parts, digits=12)
 
 
 @torch.no_grad()

@@ -20,6 +20,7 @@ from posterity.algebra import (
     as_floored,
     frame_error,
     in_one_frame,
+    is_large,
     nearest,
     relative_error,
 )
@@ -114,8 +115,10 @@ def update(
     errors: dict[str, float | None] = {}
     for name in prior.blocks:
         alpha, beta, temperature = scales.of(name)
-        old, new = prior.precision[name], block_curvature(curvature, prior, name).to(dtype=torch.float64)
-        old, new = old * (alpha / temperature), new * (beta / temperature)
+        old, new = prior.precision[name], block_curvature(curvature, prior, name)
+        # Large blocks stay in the precision that their curvature was estimated in.
+        new = new if join == "frame" and is_large(*new.shape) else new.to(dtype=torch.float64)
+        old, new = _times(old, alpha / temperature), _times(new, beta / temperature)
         if join == "frame":
             precision[name], errors[name] = _one_frame(old, new if beta else None)
         else:
@@ -158,10 +161,24 @@ def _one_frame(old: Matrix, new: Matrix | None) -> tuple[Matrix, float | None]:
         return family, None
     before = family.curvature * family.share
     empty = family.share == 0 or (isinstance(before, ScaledIdentity) and not float(before.scale))
+    if empty and is_large(*new.shape) and _is_frame(new):
+        # As it is: half the size of its eigenframe, which is made where something needs it.
+        return Floored(new, 1.0, family.floor), None
     joined = in_one_frame([new] if empty else [before, new])
     exact = empty or not isinstance(joined, JointEigen)
     error = None if exact else frame_error([before, new], joined)
     return Floored(joined, 1.0, family.floor), error
+
+
+def _is_frame(matrix: Matrix) -> bool:
+    """Whether a floor can be added to a curvature as it is: a pair, or values in orthogonal bases."""
+    if isinstance(matrix, JointEigen):
+        return matrix.left.is_orthogonal and matrix.right.is_orthogonal
+    return isinstance(matrix, Kronecker)
+
+
+def _times(matrix: Matrix, factor: float) -> Matrix:
+    return matrix if factor == 1 else matrix * factor
 
 
 def _two_terms(old: Matrix, new: Matrix) -> tuple[Matrix, float | None]:

@@ -17,6 +17,7 @@ from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotExact
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Link, Moments, normal_draws
+from posterity.kernel.turned import rows_are_cheaper, turned_rows
 from posterity.predictive.function import from_moments
 from posterity.predictive.prediction import Prediction
 
@@ -93,7 +94,7 @@ def output_moments(
         if flat.shape[1] > 1000:
             raise BadData(
                 f"each example has {flat.shape[1]} outputs, and the linearised predictive takes a backward pass for each: "
-                "use method='sampled'."
+                "use method='jvp', which draws instead, or 'sampled'."
             )
         with torch.no_grad():
             for k in range(flat.shape[1]):
@@ -142,10 +143,22 @@ class _Jacobian:
         layer = self.block.layer
         n = len(self.passes[0][0].s)  # type: ignore[arg-type]
         step = max(1, PIECE // (layer.out * layer.inp * len(self.passes)))
+        by_rows = self._has_frame and rows_are_cheaper(self.block, self.passes[0], len(self.passes))
         parts = []
         for start in range(0, n, step):
             piece = [[Call(c.a[start : start + step], c.s[start : start + step]) for c in p] for p in self.passes]  # type: ignore[index]
-            gradients = torch.stack([sum(layer.gradients(c.a, c.s) for c in p) for p in piece], 1)  # type: ignore[arg-type, misc]
-            white = self.precision.whiten(gradients).flatten(2)
+            white = (self._whitened_rows(piece) if by_rows else self._whitened(piece)).flatten(2)
             parts.append(white @ white.mT)
         return torch.cat(parts)
+
+    def _whitened(self, passes: list[list[Call]]) -> Float[Tensor, "n outputs out inp"]:
+        layer = self.block.layer
+        gradients = torch.stack([sum(layer.gradients(c.a, c.s) for c in p) for p in passes], 1)  # type: ignore[arg-type, misc]
+        return self.precision.whiten(gradients)
+
+    def _whitened_rows(self, passes: list[list[Call]]) -> Float[Tensor, "n outputs out inp"]:
+        """The same from rows turned into the frame: inputs once for all outputs."""
+        frame = self.precision.frame()
+        a = turned_rows(rows(self.block, passes[0])[0], frame.right.mT)
+        s = [turned_rows(rows(self.block, p)[1], frame.left.mT) for p in passes]
+        return torch.stack([x.mT @ a for x in s], 1) * frame.values.rsqrt()

@@ -212,7 +212,8 @@ class BPNN(ColumnLearner[Learned]):
         network = self._in_training(column, seed)
         start_at(network, own)
         options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
-        options.setdefault("optimiser", prior_adam(network, own, options.get("lr", 5e-4)))
+        if "optimiser" not in options:  # its coordinates are eigenvectors of every block: made where they are used
+            options["optimiser"] = prior_adam(network, own, options.get("lr", 5e-4))
         past = self._past(column, own)
         history = train_column(network, task, own, self.memory_limit, seed, options)
         # Training may have been given numbers for examples: what the weights have seen is told here.

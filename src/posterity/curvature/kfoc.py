@@ -29,12 +29,12 @@ class KFOC(Estimator):
 
     The power iteration R ← Σ G_nᵀ L G_n, L ← Σ G_n R G_nᵀ starts at KFAC's L and gets closer with every step, so the result
     is never further from the batch's Fisher information than KFAC's. It stops when a step moves the factor by less than
-    `tol` of its norm (the error is flat there: a step of 1e-4 moves it by about 1e-8), or after `steps`.
+    `tol` of its norm (the error is flat there: a step of 1e-3 moves it by about 1e-6), or after `steps`.
 
     Batches are joined greedily: the pair of all batches so far and the next one become the nearest pair of their sum.
     """
 
-    tol: float = 1e-4
+    tol: float = 1e-3
     steps: int = 100
 
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:

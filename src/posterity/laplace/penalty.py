@@ -48,7 +48,11 @@ class PriorPenalty:
         costs = {name: _cost(matrix) for name, matrix in self.prior.precision.items()}
         self.every = every or (1 if sum(costs.values()) <= CHEAP else TURNS)
         self.turn = _turns(costs, self.every)
-        self.diagonal = {name: _diagonal(self.prior.precision[name]) for name in costs} if self.every > 1 else {}
+        self.diagonal: dict[str, Tensor] = {}
+        if self.every > 1:
+            self.diagonal = {
+                name: _diagonal(self.prior.precision[name]).to(like) for name, cost in costs.items() if cost
+            }
         self.step = 0
         self.rest: dict[str, Tensor] = {}
         """P(θ_k−θ₀) − diag(P)·(θ_k−θ₀) of each block, at the step k when its turn was."""
@@ -83,9 +87,9 @@ class PriorPenalty:
             found[name] = precision.matmul(shift)
         elif name not in self.rest or self.turn[name] == self.step % self.every:
             found[name] = precision.matmul(shift)
-            self.rest[name] = found[name] - _times(self.diagonal[name], shift)
+            self.rest[name] = torch.addcmul(found[name], self.diagonal[name], shift, value=-1)
         else:
-            found[name] = _times(self.diagonal[name], shift).add_(self.rest[name])
+            found[name] = torch.addcmul(self.rest[name], self.diagonal[name], shift)
         return found[name]
 
     @torch.no_grad()
@@ -141,18 +145,11 @@ def _turns(costs: dict[str, int], every: int) -> dict[str, int]:
     return turn
 
 
-def _diagonal(precision: Matrix) -> Tensor | tuple[Tensor, Tensor, float]:
-    """The diagonal of a precision as a matrix; of a pair and a floor as two vectors and a number."""
+def _diagonal(precision: Matrix) -> Tensor:
+    """The diagonal of a precision, as a matrix."""
     curvature = precision.curvature if isinstance(precision, Floored) else precision
     if isinstance(curvature, Kronecker):
         share, floor = (precision.share, precision.floor) if isinstance(precision, Floored) else (1.0, 0.0)
-        return share * curvature.left.diagonal()[:, None], curvature.right.diagonal()[None, :], floor
+        return torch.outer(share * curvature.left.diagonal(), curvature.right.diagonal()).add_(floor)
     eye = [torch.eye(n, dtype=precision.dtype, device=precision.device) for n in precision.shape]
     return precision.diagonal_in(eye[0], eye[1])
-
-
-def _times(diagonal: Tensor | tuple[Tensor, Tensor, float], shift: Tensor) -> Tensor:
-    if isinstance(diagonal, Tensor):
-        return diagonal.to(shift) * shift
-    left, right, floor = diagonal
-    return torch.addcmul(floor * shift, left * shift, right)

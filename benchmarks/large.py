@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -25,11 +24,10 @@ from posterity.algebra import Floored, Kronecker, eigenvectors
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import Estimator
 from posterity.errors import NoDataSet
-from posterity.idx import folder_of
 from posterity.laplace.penalty import PriorPenalty
 from posterity.predictive.inputs import input_batches
 from posterity.predictive.jvp import linear_draws
-from posterity_studies.shared.datasets.packed import decode
+from posterity_studies.shared.datasets import imagenet_samples
 from posterity_studies.shared.resnet import ResNet, frozen_norms, imagenet_resnet50, normalised, resnet50
 
 SIDE = 128
@@ -71,10 +69,8 @@ def network() -> ResNet:
 def images(count: int, side: int = SIDE) -> tuple[Tensor, Tensor]:
     """Images and labels of ImageNet, or random ones."""
     try:
-        with np.load(folder_of("imagenet_samples") / "imagenet_samples_1000.npz") as file:
-            raw, ends, labels = file["jpeg"].tobytes(), file["offset"], file["label"]
-        x = torch.stack([decode(raw[ends[i] : ends[i + 1]], side) for i in range(count)])
-        return normalised(x), torch.from_numpy(labels[:count].astype(np.int64))
+        gallery = imagenet_samples()
+        return normalised(gallery.decoded(range(count), side)[0]), gallery.labels[:count]
     except NoDataSet:
         generator = torch.Generator().manual_seed(0)
         return torch.randn(count, 3, side, side, generator=generator), torch.arange(count)

@@ -2,7 +2,8 @@
 
 from posterity.laplace.evidence import log_evidence, relative_spectrum, tune_strength
 from posterity.laplace.isotropic import fitted, isotropic
-from posterity.laplace.train import Epoch, History, PriorPenalty, train
+from posterity.laplace.penalty import PriorPenalty
+from posterity.laplace.train import Epoch, History, train
 from posterity.laplace.update import Scales, update
 
 __all__ = [

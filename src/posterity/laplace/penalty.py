@@ -25,10 +25,10 @@ class PriorPenalty:
     For a training loop of your own. It belongs beside the *summed* negative log-likelihood: divide it by the number of examples
     beside a mean loss. It may be called on the network's present weights, or on others by name, as `torch.func` has them.
 
-    `train` uses `forces`. With `every` above 1, each step takes the product with P for a part of the blocks, all of them once in so many steps. The
-    others use what they had last, moved along by the diagonal of P: P(θ_k−θ₀) + diag(P)·(θ−θ_k). The gradient is exact where the
-    weights stand still, so the mode is the same; on the way it lags by fewer than `every` steps. No noise comes in, so nothing is
-    to be kept out of an optimiser's second moments.
+    `train` uses `forces`. With `every` above 1, each step takes the product with P for a part of the blocks, all of them once in
+    so many steps. The others use what they had last, moved along by the diagonal of P: P(θ_k−θ₀) + diag(P)·(θ−θ_k). The gradient
+    is exact where the weights stand still, so the mode is the same; on the way it lags by fewer than `every` steps. No noise
+    comes in, so nothing is to be kept out of an optimiser's second moments.
 
     Args:
         prior: a Gaussian over blocks of the network; other weights are left free.

@@ -1,8 +1,8 @@
 """The strength of a prior, and the width of the predictive, from the training examples alone.
 
-Strengths of a declared grid are scored by leave-one-out in closed form. The best are refitted fold by fold, which is exact, and
-averaged by how well they predict what they had not seen: few examples cannot tell neighbours apart, and an average does not
-have to.
+Strengths of a declared grid are scored by leave-one-out in closed form. The best of each share of the source are refitted fold by
+fold, which is exact, and averaged by how well they predict what they had not seen: few examples cannot tell them apart, and an
+average does not have to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from posterity.kernel.strength import FLOORS, HEADS, SHARES, Strength
 
 Criterion = Literal["loo", "evidence"]
 FOLDS = 5
-MEMBERS = 3
+MEMBERS = 4
 """The most posteriors of an average: each costs its own kernel at every prediction."""
 NEGLIGIBLE = 0.03
 """A member of less weight than this changes no prediction worth its price."""
@@ -99,11 +99,9 @@ def choose(
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)
     search = _Search(linearised, criterion, groups, link, heads)
-    for share in all_shares:
-        search.climb(share)
-    if len(heads) > 1:
-        search.head_alone()
-    scored = sorted((m for m in search.seen.values() if m is not None), key=lambda m: m.nll)
+    # One a share: neighbours on the grid are almost the same posterior, and would crowd the others out.
+    found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if len(heads) > 1 else [])
+    scored = sorted((m for m in found if m is not None), key=lambda m: m.nll)
     strengths = len(all_shares) * len(FLOORS) * len(heads) + (len(heads) if len(heads) > 1 else 0)
     options = strengths * search.widths
     if not scored:

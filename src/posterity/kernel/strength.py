@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 SHARES = (0.0, 0.001, 0.01, 0.1, 1.0)
-FLOORS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+FLOORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 HEADS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 
 

@@ -66,10 +66,21 @@ def _numbers(records: Sequence[Record]) -> str:
     return numbers(figures)
 
 
+PLAIN = {
+    "learned": "knows the nine, and where to be firm (learned prior)",
+    "isotropic": "knows the nine, equally firm everywhere",
+    "ensemble": "five networks that know the nine, trained on",
+    "tuned": "one network that knows the nine, trained on",
+    "none": "knows the nine, not adapted",
+    "scratch": "knows nobody else",
+}
+"""The contenders in words that need no schooling: the tables have their usual names."""
+
+
 def _curves(records: Sequence[Record]) -> str:
     figures = [(f"{m} over seconds of labels", showing.over_seconds(records, m)) for m in ("accuracy", "nll")]
     items = "".join(
-        f"<li><i class='{'dash' if name == 'none' else ''}' style='color:var(--{name})'></i>{METHODS[name]}</li>"
+        f"<li><i class='{'dash' if name == 'none' else ''}' style='color:var(--{name})'></i>{PLAIN[name]}</li>"
         for name in methods(records)
     )
     stored = (
@@ -80,7 +91,8 @@ def _curves(records: Sequence[Record]) -> str:
     return (
         f"<ul class=key>{items}</ul>{_panels(figures)}"
         f"<p class='dim small'>Mean over {len(wearers(records))} wearers, each met by a recogniser that learned from the others; "
-        f"bars are 95 % intervals. What lies below the picture is in the tables.{stored}</p>"
+        "bars are 95 % intervals. Surprise is the mean of −ln p, p the probability given to the true exercise. "
+        f"What lies below the picture is in the tables.{stored}</p>"
     )
 
 

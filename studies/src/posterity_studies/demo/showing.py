@@ -99,7 +99,7 @@ def over_seconds(records: Sequence[Record], measure: str) -> Figure:
 LOWEST = 70
 """Where the picture of accuracy ends: from scratch with two seconds lies far below."""
 TITLES = {
-    "nll": "surprise at the truth (NLL, nats): low is good",
+    "nll": "surprise at the truth: low is good",
     "accuracy": "windows that are right, %: high is good",
 }
 

@@ -1,0 +1,23 @@
+"""Files that a call passes through: `python tests/docs/journeys.py` lists them."""
+
+from __future__ import annotations
+
+import pytest
+from journeys import files_of, journeys
+
+MOST = {"pt.learn": 48, "fit.predict": 20, "fit.certify": 38, "bpnn.learn": 53}
+"""Two more than there are: a new file on the way of every user should be worth it."""
+
+
+@pytest.fixture(scope="module")
+def found():
+    return journeys()
+
+
+@pytest.mark.parametrize("call", MOST)
+def test_the_way_of_a_call_through_the_library_stays_short(found, call):
+    assert 10 < len(found[call]) <= MOST[call]
+
+
+def test_only_files_with_a_function_that_ran_are_counted():
+    assert files_of(lambda: None) == []

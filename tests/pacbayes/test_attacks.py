@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import posterity as pt
 from posterity.curvature.past import untouched
-from posterity.errors import MixedExamples, NoCertificate, Overlap, Unfrozen, UnknownPast
+from posterity.errors import BadLearnerFile, MixedExamples, NoCertificate, Overlap, Unfrozen, UnknownPast
 
 D0 = coins(80, 1)
 
@@ -280,3 +280,19 @@ def test_a_learner_that_was_saved_remembers_what_its_columns_have_seen(tmp_path)
     with pytest.raises(Overlap):
         again.certify("b", data=D, progress=False)
     assert again.certify("b", data=D0, progress=False).n == 80
+
+
+def test_a_learner_does_not_load_into_a_network_with_other_norm_statistics(tmp_path):
+    def normed(shift: float) -> nn.Module:
+        torch.manual_seed(0)
+        norm = nn.BatchNorm1d(8, affine=False).eval()
+        norm.running_mean.fill_(shift)
+        return nn.Sequential(nn.Linear(6, 8), norm, nn.Tanh(), nn.Linear(8, 2))
+
+    model = normed(0.0)
+    learner = pt.BPNN(model, pt.isotropic(model), ["0"], "3", training=QUICK, scales=pt.Scales())
+    learner.learn(pt.Task("a", D, None, None, 2), progress=False)
+    learner.save(tmp_path / "learner")
+    assert pt.BPNN.load(tmp_path / "learner", normed(0.0)).tasks == learner.tasks
+    with pytest.raises(BadLearnerFile, match="statistics"):
+        pt.BPNN.load(tmp_path / "learner", normed(1.0))

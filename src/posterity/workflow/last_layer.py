@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.algebra import Basis, DenseMatrix, JointEigen, Matrix
+from posterity.algebra import Basis, DenseMatrix, JointEigen, Matrix, scaled_identity
 from posterity.blocks import Block, Selection, find_blocks
 from posterity.curvature import EKFAC, Curvature, Data, Dense, Exact, GaussianNoise, Likelihood
 from posterity.curvature.batches import batches
@@ -49,7 +49,6 @@ from posterity.kernel.last_layer import (
     left_out_some,
 )
 from posterity.laplace import Scales, isotropic, update
-from posterity.laplace.frozen import with_frozen
 from posterity.workflow.few import SHARED, SIDE
 from posterity.workflow.fit import Fit
 
@@ -167,7 +166,7 @@ def exact_head(
     classes: Sequence[str] | None = None,
 ) -> Fit:
     """The posterior of a last layer around its own mode, with strength, width and softness chosen by leave-one-out."""
-    frames = {head: BlockFrame.of(isotropic(model, precision or 1.0, blocks=[head]).precision[head])}
+    frames = {head: BlockFrame.of(scaled_identity(precision or 1.0, block.shape))}
     learn_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
     if learn_noise:
         choice, likelihood = _with_noise(frames, head, found)
@@ -198,7 +197,8 @@ def exact_head(
         matrices_digest(weights),
     )
     posterior = update(prior, weights, curvature)
-    posterior = with_frozen(replace(posterior, card=replace(posterior.card, classes=tuple(classes or ()))), model)
+    # The network has not changed since the prior was made, and neither has its frozen state: it is told once.
+    posterior = replace(posterior, card=replace(posterior.card, classes=tuple(classes or ())))
     space = HeadSpace({head: block}, weights, frames, choice, likelihood, link, head=head)
     return Fit(model, prior, posterior, curvature, Scales(), None, likelihood, space)
 

@@ -58,7 +58,7 @@ LONG = {"bounds", "certificates", "continual-small", "quality", "transfer"}
     [
         pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
         for name in STUDIES
-        if name != "kronecker"  # which has tests of its own
+        if name not in {"kronecker", "lora"}  # which have tests of their own
     ],
 )
 def test_smoke_preset_goes_from_data_to_verdict(name, miniature, tmp_path):

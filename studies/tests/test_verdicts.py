@@ -168,6 +168,17 @@ def transfer(gaps: Sequence[float]) -> list[Record]:
     return made
 
 
+def lora(gap: float) -> list[Record]:
+    """The learned prior's NLL less the isotropic one's, for two of three sources of text."""
+    targets = ["product reviews", "tweets", "editorials"]
+    made = []
+    for seed in SEEDS:
+        values = {f"{t} {m} nll": 1.0 for t in targets for m in ("learned", "isotropic", "none")}
+        values |= {f"{t} learned nll": 1 + gap + NOISE[seed] for t in targets[:2]}
+        made.append(record("lora", {"seed": seed, "targets": targets}, values))
+    return made
+
+
 Case = tuple[Callable[..., list[Record]], tuple, Outcome]
 CASES: list[Case] = [
     (bound_shape, (False, 0.0), Outcome.reproduced),
@@ -223,6 +234,8 @@ CASES: list[Case] = [
     (transfer, ([-0.1, -0.1, 0.1],), Outcome.unsupported),
     (transfer, ([0.1, 0.1, 0.1],), Outcome.unsupported),
     (transfer, ([0.0, 0.0, 0.0],), Outcome.unsupported),
+    (lora, (-0.1,), Outcome.ours),
+    (lora, (0.0,), Outcome.unsupported),
 ]
 
 

@@ -33,7 +33,11 @@ def small(kind: type, **options):
 
 
 def exceptions(estimator) -> dict[str, str]:
-    return {}
+    """Checks that cannot pass, and why."""
+    return {
+        "check_sample_weight_equivalence_on_dense_data": "it shuffles the repeated examples, and training depends on order; "
+        "in the same order counts and repeats are the same (test_weights_are_counts)",
+    }
 
 
 @pytest.mark.slow

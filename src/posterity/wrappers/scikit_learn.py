@@ -46,25 +46,26 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
     mean_: Any
     scale_: Any
 
+    # Any: by scikit-learn's rules whatever is given is kept as it is, and looked at in `fit`.
     def __init__(
         self,
-        network: Network | None = None,
-        hidden_sizes: Sequence[int] = (64,),
+        network: Any = None,
+        hidden_sizes: Any = (64,),
         *,
-        prior: Prior | _Posterior | None = None,
-        head: Literal["keep", "new"] | None = None,
-        standardise: bool | None = None,
-        held_out: float = 0.0,
-        training: Mapping[str, Any] | None = None,
+        prior: Any = None,
+        head: Any = None,
+        standardise: Any = None,
+        held_out: Any = 0.0,
+        training: Any = None,
         random_state: Any = None,
     ) -> None:
-        self.network = network
-        self.hidden_sizes = hidden_sizes
-        self.prior = prior
-        self.head = head
-        self.standardise = standardise
-        self.held_out = held_out
-        self.training = training
+        self.network: Network | None = network
+        self.hidden_sizes: Sequence[int] = hidden_sizes
+        self.prior: Prior | _Posterior | None = prior
+        self.head: Literal["keep", "new"] | None = head
+        self.standardise: bool | None = standardise
+        self.held_out: float = held_out
+        self.training: Mapping[str, Any] | None = training
         self.random_state = random_state
 
     def _learn(self, X: Any, targets: Any, sample_weight: Any, outputs: int, likelihood: Any, classes: Any) -> Any:
@@ -232,7 +233,8 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
         Returns:
             An array [n].
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        chosen = self.predict_proba(X).argmax(1)
+        return self.classes_[chosen]
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> Any:
         """A set of labels for each input that holds the true one with probability `coverage`, whatever the network is worth.

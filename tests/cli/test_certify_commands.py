@@ -29,7 +29,7 @@ def files(tmp_path_factory):
 def test_a_certificate_is_printed_written_and_audited(files):
     out = files / "c.json"
     prior, data = str(files / "prior.safetensors"), str(files / "data.npz")
-    result = run(app, ["certify", "lenet5", prior, data, "--passes", "2", "--out", str(out)])
+    result = run(app, ["certify", prior, data, "--network", "lenet5", "--passes", "2", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "hold-out" in result.output
     record = json.loads(out.read_text())
@@ -48,6 +48,6 @@ def test_a_certificate_is_printed_written_and_audited(files):
 )
 def test_what_cannot_be_found_is_named(files, network, data):
     where = str(files / data) if data == "data.npz" else data
-    result = run(app, ["certify", network, str(files / "prior.safetensors"), where])
+    result = run(app, ["certify", str(files / "prior.safetensors"), where, "--network", network])
     assert result.exit_code == 1
     assert "Traceback" not in result.output

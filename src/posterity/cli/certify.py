@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
+import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
-from posterity import pacbayes
-from posterity.arrays import read_pairs
-from posterity.errors import BadAudit, NoDataSet, UnknownNetwork
-from posterity.gaussian import load
-from posterity.idx import IDX, images
-from posterity.lenet import lenet5
-from posterity.pacbayes import Certificate
-
-NETWORKS = {"lenet5": lenet5}
-"""Networks known by name; any other is named module:function."""
+import posterity as pt
+from posterity.cli import options as opt
+from posterity.cli.networks import build
+from posterity.cli.reading import look, read
+from posterity.cli.saved import open_folder
+from posterity.cli.telling import command_line, note, tell, write_page
+from posterity.errors import BadAudit, BadData, UnknownNetwork
+from posterity.pages import certificate_page
 
 
 def certify(
-    network: Annotated[
-        str, typer.Argument(help='"lenet5", or module:function that builds the network: its code is run.')
+    fit: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder of `posterity learn` or `adapt`; or a prior's file, with --network.", show_default=False
+        ),
     ],
-    prior: Annotated[Path, typer.Argument(help="The prior's file, as .save(path) wrote it.")],
-    data: Annotated[str, typer.Argument(help=f"{', '.join(IDX)}, or an .npz file with arrays x and y.")],
-    posterior: Annotated[Path | None, typer.Option(help="The posterior's file; without it, the prior itself.")] = None,
-    part: Annotated[Literal["train", "test"], typer.Option(help="Which part of a named data set.")] = "train",
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="Examples that the prior has not seen; by default those that the fit learned from.", show_default=False
+        ),
+    ] = None,
+    network: opt.Network = None,
+    posterior: Annotated[
+        Path | None, typer.Option(help="With a prior's file: the posterior's. By default the prior itself.")
+    ] = None,
+    target: opt.Target = None,
+    missing: opt.Missing = "refuse",
+    part: opt.Part = "train",
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999)] = 0.95,
     passes: Annotated[
         int | None, typer.Option(min=1, help="Independent draws of the weights for every example; 10, or 100 for few.")
@@ -45,72 +50,61 @@ def certify(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the draws: new for every certificate that is reported.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Where to write the audit record (JSON).", dir_okay=False)] = None,
+    page: opt.Page = None,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
-    """Certify the risk of networks drawn from a posterior, by data that its prior has not seen."""
-    model = _network(network)
-    before = load(prior)
-    after = before if posterior is None else load(posterior)
-    certificate = pacbayes.certify(
-        model,
-        after,
-        before,
-        _data(data, part),
-        confidence,
-        passes=passes,
-        grid=grid,
-        vouched=vouched,
-        generator=torch.Generator().manual_seed(seed),
-    )
-    _show(certificate)
+    """Certify the risk of networks drawn from a posterior, by examples that its prior has not seen."""
+    generator = torch.Generator().manual_seed(seed)
+    shared = {"passes": passes, "grid": grid, "vouched": vouched, "generator": generator, "progress": not quiet}
+    if fit.is_dir():
+        opened = open_folder(fit)
+        m = opened.manifest
+        if not m.classes:
+            raise BadData("certificates are on the error of classifiers, and this fit is a regression.")
+        wish = opt.wish(target, missing=missing, part=part)
+        pair = opened.examples() if data is None else read(data, wish, m.recipe, m.classes).pair
+        if pair is None:
+            raise BadData(f"{fit} keeps no examples (it learned from {m.count:,}): name the data that is to certify.")
+        note(f"certifying by {len(pair[0]):,} examples", quiet)
+        certificate = opened.fit(network).certify(pair, confidence, **shared)
+    else:
+        model, pair = _by_hand(network, data, target, missing, part)
+        before = pt.load(fit)
+        after = before if posterior is None else pt.load(posterior)
+        certificate = pt.certify(model, after, before, pair, confidence, **shared)  # type: ignore[arg-type]
+    lines = []
     if out is not None:
         certificate.save(out)
-        Console().print(f"Record: {out} (`posterity audit {out}` checks it)", highlight=False, soft_wrap=True)
+        lines = [f"Record: {out} (`posterity audit {out}` checks it)"]
+    tell(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows(), lines)
+    write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
 
 
-def audit(file: Annotated[Path, typer.Argument(help="A certificate's record.")]) -> None:
+def audit(
+    file: Annotated[Path, typer.Argument(help="A certificate's record.", show_default=False)],
+    page: opt.Page = None,
+    as_json: opt.Json = False,
+) -> None:
     """Check a certificate's record: do its numbers follow from each other? Prints it if they do."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadAudit(f"{file} cannot be read: {error}.") from None
-    _show(Certificate.from_json(text))
+    certificate = pt.Certificate.from_json(text)
+    tell(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows())
+    write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
 
 
-def _show(certificate: Certificate) -> None:
-    table = Table(box=box.SIMPLE_HEAD, show_header=False, title="Certificate", title_justify="left")
-    table.add_column(style="dim")
-    table.add_column()
-    for name, value in certificate.rows():
-        table.add_row(name, value)
-    Console().print(table)
-
-
-def _network(name: str) -> nn.Module:
-    module, _, function = name.partition(":")
-    if function:
-        Console(stderr=True).print(
-            f"Running {function}() of the module {module}: code of yours, with all that you may do.",
-            highlight=False,
-            markup=False,
-        )
-        # As `python -m` does: modules of the folder one stands in are found.
-        sys.path.insert(0, os.getcwd())
-    try:
-        build = getattr(importlib.import_module(module), function) if function else NETWORKS[name]
-        model = build()
-    except Exception as error:  # whatever someone's own module raises
-        raise UnknownNetwork(f"{name!r} cannot be built: {type(error).__name__}: {error}.") from error
-    if not isinstance(model, nn.Module):
-        raise UnknownNetwork(
-            f"{name!r} gives a {type(model).__name__}: a function that returns an nn.Module is needed."
-        )
-    return model
-
-
-def _data(name: str, part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
-    if not name.endswith(".npz"):
-        if name not in IDX:
-            raise NoDataSet(f"{name!r} is none of {', '.join(IDX)} and no .npz file.")
-        found = images(name)
-        return found.train if part == "train" else found.test
-    return read_pairs(name)
+def _by_hand(
+    network: str | None, data: str | None, target: str | None, missing: str, part: str
+) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
+    """The network and the examples for a prior's file, which says nothing of either."""
+    if network is None:
+        raise UnknownNetwork("a prior's file does not say which network it is for: name it with --network.")
+    if data is None:
+        raise BadData("a prior's file keeps no examples: name the data that is to certify.")
+    wish = opt.wish(target, missing=missing, part=part)  # type: ignore[arg-type]
+    examples = read(data, wish)
+    outputs = max(examples.outputs, 10 if look(data, wish).classes is None and network == "lenet5" else 0)
+    return build(network, tuple(examples.x.shape[1:]), outputs), examples.pair

@@ -2,43 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from posterity.algebra import KroneckerSum, Matrix
-from posterity.errors import PosterityError
+from posterity.cli import options as opt
+from posterity.cli.cost import size as _bytes
+from posterity.cli.learning import prior_learn
+from posterity.cli.saved import open_folder
+from posterity.cli.telling import command_line, plain, write_page
+from posterity.cli.telling import words as _plain
+from posterity.errors import BlockMismatch, PosterityError
 from posterity.gaussian.card import Card
 from posterity.gaussian.spectrum import FACTOR_LIMIT, Spectrum, spectrum
 from posterity.gaussian.storage import LIMIT, Stored, read
+from posterity.pages import prior_page
 
-app = typer.Typer(no_args_is_help=True, help="Priors as files: what is in them.")
+app = typer.Typer(no_args_is_help=True, help="Priors as files: learn one, look at it, compare two.")
+app.command("learn")(prior_learn)
 
 BARS = "▁▂▃▄▅▆▇█"
 
 
 @app.callback()
 def prior() -> None:
-    """Priors as files: what is in them."""
+    """Priors as files: learn one, look at it, compare two."""
 
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A prior that was saved with .save(path).")],
+    file: Annotated[
+        Path, typer.Argument(help="A prior that was saved with .save(path), or a folder of the command line.")
+    ],
     limit: Annotated[int, typer.Option(min=1, help="The largest file to read, in bytes.")] = LIMIT,
+    page: opt.Page = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Print a prior as a readable card: where it comes from, and how sure it is of each block."""
+    file = _file(file)
     stored = read(file, limit_bytes=limit)
-    console = Console(highlight=False)
-    console.print(_card(file, stored))
-    for part in _blocks(stored):
-        console.print(part)
+    story = {name: value for name, value in {**_story(stored.gaussian.card), **_facts(stored)}.items() if value}
+    if as_json:
+        print(json.dumps(plain(_values(stored) | {"file": str(file)}), ensure_ascii=False))
+    else:
+        console = Console(highlight=False)
+        console.print(_card(file, stored))
+        for part in _blocks(stored):
+            console.print(part)
+    write_page(page, lambda: prior_page(file.name, story, {file.name: stored.gaussian}, command_line()))
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(help="A prior.", show_default=False)],
+    second: Annotated[Path, typer.Argument(help="Another for the same network.", show_default=False)],
+    page: opt.Page = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Compare two priors block by block: how far apart their means are, and how firm each is."""
+    one, other = (read(_file(path)).gaussian for path in (first, second))
+    shared = [name for name in one.blocks if name in other.blocks and one.mean[name].shape == other.mean[name].shape]
+    if not shared:
+        raise BlockMismatch(f"{first} and {second} have no block in common: they are for different networks.")
+    differ = sorted({*one.blocks, *other.blocks} - set(shared))
+    table, found = _table("block", "shape", "distance of means", "log det 1", "log det 2", "KL(1 ‖ 2)"), {}
+    for name in shared:
+        apart = float((one.mean[name] - other.mean[name]).double().norm())
+        alone = [gaussian.restricted([name]) for gaussian in (one, other)]
+        dets = [_tried(gaussian.precision[name].logdet) for gaussian in alone]
+        kl = _tried(partial(alone[0].kl, alone[1]))
+        found[name] = {"distance": apart, "log_det_1": dets[0], "log_det_2": dets[1], "kl": kl}
+        shape = "×".join(map(str, one.mean[name].shape))
+        table.add_row(_plain(name), shape, _number(apart), *(f"{d:.5g}" for d in dets), _number(kl))
+    if as_json:
+        print(json.dumps(plain({"first": str(first), "second": str(second), "blocks": found, "only_in_one": differ})))
+    else:
+        console = Console(highlight=False)
+        console.print(table)
+        if differ:
+            console.print(_plain(f"In one of them only, or of another shape: {', '.join(differ)}."))
+    story = {"first": str(first), "second": str(second), "blocks in common": f"{len(shared)}"}
+    both = {f"1: {first.name}": one.restricted(shared), f"2: {second.name}": other.restricted(shared)}
+    write_page(page, lambda: prior_page(f"{first.name} and {second.name}", story, both, command_line()))
+
+
+def _file(path: Path) -> Path:
+    """The file of a prior; of a folder, what it hands down."""
+    if not path.is_dir():
+        return path
+    kind = open_folder(path).manifest.kind
+    return path / ("prior.safetensors" if kind == "prior" else "posterior.safetensors")
+
+
+def _tried(value: Callable[[], Tensor]) -> float:
+    """A number, or NaN where a matrix has none."""
+    try:
+        return float(value())
+    except (PosterityError, RuntimeError):
+        return math.nan
+
+
+def _values(stored: Stored) -> dict[str, Any]:
+    """A prior's card and blocks as plain values."""
+    gaussian = stored.gaussian
+    blocks = {
+        name: {"shape": list(m.shape), "structure": _structure(m), "log_det": _tried(m.logdet)}
+        for name, m in gaussian.precision.items()
+    }
+    card = {**_story(gaussian.card), **_facts(stored), "classes": list(gaussian.card.classes)}
+    return {"card": card, "parameters": gaussian.size, "bytes": stored.size, "blocks": blocks}
 
 
 def _card(file: Path, stored: Stored) -> Table:
@@ -154,17 +237,3 @@ def _number(x: float) -> str:
 
 def _versions(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
-def _bytes(n: int) -> str:
-    size = float(n)
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"
-
-
-def _plain(text: str) -> Text:
-    """A stranger's words as words: nothing in them reaches the terminal as a command."""
-    return Text("".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text))

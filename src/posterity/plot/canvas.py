@@ -57,6 +57,16 @@ def titled(ax: Axes, title: str, x: str = "", y: str = "") -> Axes:
     return ax
 
 
+def logarithmic(ax: Axes) -> None:
+    """A logarithmic x axis whose numbers are plain text: 0.01, 1, 1e+05."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(numticks=6))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
 def legend(ax: Axes) -> None:
     """A legend without a frame, where something has a name."""
     if ax.get_legend_handles_labels()[0]:

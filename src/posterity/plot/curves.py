@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posterity.laplace import History
-from posterity.plot.canvas import COLOURS, SHAPES, canvas, legend, titled
+from posterity.plot.canvas import COLOURS, SHAPES, canvas, legend, logarithmic, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ def small_data(counts: Sequence[int], values: Mapping[str, Values], ax: Axes | N
         >>> pt.plot.small_data([1, 10, 100], {"learned": [0.5, 0.7, 0.9], "isotropic": [0.1, 0.4, 0.9]})
     """
     ax = _curves(counts, values, ax)
-    ax.set_xscale("log")
+    logarithmic(ax)
     ax.set_xticks(list(counts), [f"{c:,}" for c in counts])
     ax.minorticks_off()
     return titled(ax, "small data", "examples a class", "accuracy")
@@ -52,7 +52,7 @@ def cold_posterior(temperatures: Sequence[float], values: Mapping[str, Values], 
         >>> pt.plot.cold_posterior([0.01, 0.1, 1.0], {"learned": [0.9, 0.9, 0.9], "isotropic": [0.9, 0.6, 0.1]})
     """
     ax = _curves(temperatures, values, ax)
-    ax.set_xscale("log")
+    logarithmic(ax)
     return titled(ax, "cold posterior", "temperature of the draws", "accuracy")
 
 

@@ -10,7 +10,7 @@ from posterity.errors import NoBlocks
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spectrum import Spectrum
 from posterity.gaussian.spectrum import spectrum as of_matrix
-from posterity.plot.canvas import COLOURS, canvas, legend, titled
+from posterity.plot.canvas import COLOURS, canvas, legend, logarithmic, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def spectrum(gaussian: Gaussian | Mapping[str, Gaussian], ax: Axes | None = None
     for (name, line), colour in zip(lines.items(), 2 * list(COLOURS.values()), strict=False):
         x, y = zip(*line, strict=True)
         ax.plot(x, y, color=colour, lw=1.8, label=name, drawstyle="steps-mid", marker="o" if len(line) == 1 else None)
-    ax.set_xscale("log")
+    logarithmic(ax)
     ax.set_ylim(bottom=0)
     legend(ax)
     return titled(ax, "how firmly weights are held", "precision (eigenvalues)", "share of directions")

@@ -84,7 +84,7 @@ def posterior(
         >>> fit = pt.posterior(model, train_loader)
         >>> fit.predict(x).probs
     """
-    data, _ = admitted(model, data, likelihood, estimator)
+    data, classes = admitted(model, data, likelihood, estimator, classes)
     likelihood = likelihood or Categorical()
     if blocks is not None and estimator is None:
         exact = last_layer(

@@ -1,0 +1,70 @@
+"""What commands print: one JSON object, or a table and a few lines; and the page, if asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from posterity.errors import MissingFolder
+from posterity.files import write_whole
+
+
+def tell(
+    found: Mapping[str, Any], as_json: bool, title: str, rows: Iterable[tuple[str, str]], lines: Iterable[str] = ()
+) -> None:
+    """A result: as JSON on stdout, or as a table with lines below it."""
+    if as_json:
+        print(json.dumps(plain(found), ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, show_header=False, title=title, title_justify="left", title_style="bold")
+    table.add_column(style="dim", overflow="fold")
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(words(name), words(value))
+    console.print(table)
+    for line in lines:
+        console.print(words(line), soft_wrap=True)
+
+
+def note(text: str, quiet: bool = False) -> None:
+    """A line about what is being done, on stderr."""
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def words(text: str) -> Text:
+    """A stranger's words as words: nothing in them reaches the terminal as a command."""
+    return Text("".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text))
+
+
+def plain(value: Any) -> Any:
+    """JSON has no NaN: what cannot be told is null."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_page(path: Path | None, made: Callable[[], str]) -> None:
+    """The page, if there is a place for it."""
+    if path is None:
+        return
+    if not path.resolve().parent.is_dir():
+        raise MissingFolder(f"there is no folder {path.parent}: make it first (mkdir -p {path.parent}).")
+    write_whole(path, made())
+
+
+def command_line() -> str:
+    """The command as it was typed."""
+    return " ".join(["posterity", *sys.argv[1:]])

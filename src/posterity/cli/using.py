@@ -1,0 +1,215 @@
+"""`posterity predict` and `posterity evaluate`: what a fit says of new data."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+import posterity as pt
+from posterity.cli import options as opt
+from posterity.cli.reading import Examples, Recipe, Wish, read
+from posterity.cli.saved import Opened, open_folder
+from posterity.cli.telling import command_line, note, plain, tell, write_page
+from posterity.errors import BadData, MissingFolder
+from posterity.files import replacing, write_whole
+from posterity.pages import evaluation_page, prediction_page
+from posterity.pages.results import NAMES, scores_of
+
+SHOWN = 10
+"""Predictions that are printed where no file is asked for."""
+
+
+def predict(
+    fit: opt.FitFolder,
+    data: opt.Data,
+    out: Annotated[Path | None, typer.Option(help="A .csv or .npz file for the predictions.", dir_okay=False)] = None,
+    network: opt.Network = None,
+    missing: opt.Missing = "refuse",
+    part: opt.Part = "test",
+    seed: opt.Seed = 0,
+    page: opt.Page = None,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Predict for new inputs: probabilities (or numbers), how much more data would settle, and a score for the unknown."""
+    if out is not None:
+        _check_out(out, (".csv", ".npz"))
+    opened = open_folder(fit)
+    examples = _read(opened, data, missing, part, labels=False)
+    prediction = _predict(opened, network, examples, seed, quiet)
+    names, classes = examples.names, opened.manifest.classes
+    columns, rows = _rows(names, prediction, classes)
+    if out is not None and out.suffix == ".csv":
+        text = io.StringIO()
+        csv.writer(text).writerows([columns, *rows])
+        write_whole(out, text.getvalue())
+    elif out is not None:
+        _write_npz(out, names, prediction, classes)
+    result: dict[str, Any] = {"count": len(names), "out": None if out is None else str(out)}
+    if out is None:
+        result["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
+    shown = [
+        (
+            row[0],
+            ", ".join(f"{c} {_short(v)}" for c, v in zip(columns[1:], row[1:], strict=True) if not c.startswith("p(")),
+        )
+        for row in rows[: SHOWN if out is None else 5]
+    ]
+    where = (
+        f"All {len(names):,} are in {out}."
+        if out is not None
+        else f"The first {len(shown)} of {len(names):,}; --out FILE.csv keeps all."
+    )
+    tell(result, as_json, f"Predictions for {data}", shown, [where])
+    title = f"Predictions for {data}"
+    write_page(page, lambda: prediction_page(title, names, prediction, classes, examples.x, command_line()))
+
+
+def evaluate(
+    fit: opt.FitFolder,
+    data: opt.Data,
+    unknown: Annotated[
+        str | None, typer.Option(help="Foreign data: how well is it told from the labelled data?")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A .json file for the figures.", dir_okay=False)] = None,
+    network: opt.Network = None,
+    target: opt.Target = None,
+    missing: opt.Missing = "refuse",
+    part: opt.Part = "test",
+    seed: opt.Seed = 0,
+    page: opt.Page = None,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Measure a fit on labelled data: accuracy, NLL, calibration, and how well it notices foreign inputs."""
+    if out is not None:
+        _check_out(out, (".json",))
+    opened = open_folder(fit)
+    examples = _read(opened, data, missing, part, labels=True, target=target)
+    prediction = _predict(opened, network, examples, seed, quiet)
+    classes = opened.manifest.classes
+    y = examples.pair[1]
+    if classes:
+        scores = scores_of(pt.score(prediction.probs, y))
+    else:
+        y = _own_units(y, opened.manifest.recipe)
+        scores = _regression_scores(prediction, y)
+    foreign: Tensor | None = None
+    if unknown is not None:
+        strange = _read(opened, unknown, missing, part, labels=False)
+        foreign = _predict(opened, network, strange, seed, quiet).unknown
+        if foreign is not None and prediction.unknown is not None:
+            scores["unknown_auroc"] = pt.ood_auroc(prediction.unknown, foreign)
+    result = {"count": len(examples.x), **scores}
+    if out is not None:
+        import json
+
+        write_whole(out, json.dumps(plain(result), indent=1) + "\n")
+    rows = [(NAMES.get(name, name), f"{value:.4f}") for name, value in scores.items()]
+    tell(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows)
+    title = f"{fit.name} on {data}"
+    write_page(
+        page,
+        lambda: evaluation_page(title, scores, prediction, y, classes, foreign, examples.x, command_line()),
+    )
+
+
+def _read(opened: Opened, data: str, missing: Any, part: Any, labels: bool, target: str | None = None) -> Examples:
+    m = opened.manifest
+    return read(data, Wish(target=target, missing=missing, part=part), m.recipe, m.classes, labels)
+
+
+def _predict(opened: Opened, network: str | None, examples: Examples, seed: int, quiet: bool) -> pt.Prediction:
+    """In the target's own units."""
+    fit = opened.fit(network)
+    note(f"predicting for {len(examples.x):,} inputs", quiet)
+    found = fit.predict(examples.x, generator=torch.Generator().manual_seed(seed))
+    recipe = opened.manifest.recipe
+    if recipe.task == "classification":
+        return found
+    s = recipe.target_scale
+    return pt.Prediction(
+        found.mean * s + recipe.target_mean,
+        found.epistemic * s**2,
+        found.aleatoric * s**2,
+        found.likelihood,
+        found.logits,
+        None,
+        found.unknown,
+    )
+
+
+def _own_units(y: Tensor, recipe: Recipe) -> Tensor:
+    return y * recipe.target_scale + recipe.target_mean
+
+
+def _regression_scores(prediction: pt.Prediction, y: Tensor) -> dict[str, float]:
+    error = (prediction.mean - y).double()
+    variance = prediction.variance.double().clamp_min(1e-300)
+    nll = 0.5 * (error.square() / variance + variance.log() + torch.log(torch.tensor(2 * torch.pi))).sum(-1).mean()
+    inside = (error.abs() <= 1.96 * variance.sqrt()).double().mean()
+    return {
+        "rmse": float(error.square().mean().sqrt()),
+        "nll": float(nll),
+        "inside_95": float(inside),
+        "mae": float(error.abs().mean()),
+    }
+
+
+def _rows(names: list[str], p: pt.Prediction, classes: tuple[str, ...]) -> tuple[list[str], list[list[Any]]]:
+    unknown = [float("nan")] * len(names) if p.unknown is None else p.unknown.tolist()
+    if classes:
+        columns = ["input", "class", "confidence", "epistemic", "unknown", *(f"p({c})" for c in classes)]
+        sure, label = p.probs.max(-1)
+        rows = [
+            [name, classes[i], s, e, u, *probs]
+            for name, i, s, e, u, probs in zip(
+                names, label.tolist(), sure.tolist(), p.epistemic.tolist(), unknown, p.probs.tolist(), strict=True
+            )
+        ]
+        return columns, rows
+    if p.mean.shape[-1] != 1:
+        raise BadData(f"a table holds one number for each input, and there are {p.mean.shape[-1]}: write an .npz file.")
+    half = 1.96 * p.variance.clamp_min(0).sqrt()
+    parts = (p.mean, p.mean - half, p.mean + half, p.epistemic, p.aleatoric)
+    found = [t.flatten().tolist() for t in parts]
+    return (
+        ["input", "mean", "low 95", "high 95", "epistemic", "aleatoric", "unknown"],
+        [[name, *values] for name, *values in zip(names, *found, unknown, strict=True)],
+    )
+
+
+def _write_npz(path: Path, names: list[str], p: pt.Prediction, classes: tuple[str, ...]) -> None:
+    arrays: dict[str, Any] = {
+        "input": np.array(names),
+        "epistemic": p.epistemic.numpy(),
+        "aleatoric": p.aleatoric.numpy(),
+    }
+    arrays |= (
+        {"probs": p.probs.numpy(), "classes": np.array(classes)}
+        if classes
+        else {"mean": p.mean.numpy(), "variance": p.variance.numpy()}
+    )
+    if p.unknown is not None:
+        arrays["unknown"] = p.unknown.numpy()
+    with replacing(path) as draft, draft.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def _check_out(path: Path, suffixes: tuple[str, ...]) -> None:
+    """Before an hour of work, not after it."""
+    if path.suffix not in suffixes:
+        raise BadData(f"{path} ends in {path.suffix or 'nothing'}: {' or '.join(suffixes)} is needed.")
+    if not path.resolve().parent.is_dir():
+        raise MissingFolder(f"there is no folder {path.parent}: make it first (mkdir -p {path.parent}).")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -19,6 +19,8 @@ TRIED = 16
 """Examples of the batch that time is measured with."""
 BATCH = 256
 FLOAT, DOUBLE = 4, 8
+WORKSPACE = 100_000_000
+"""Bytes that torch takes for itself once it computes, whatever it computes."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def cost(
     activations, seconds = _tried(model, shape)
     sides = [block.shape for block in find_blocks(model).values()]
     parts = {
+        "workspace of torch": WORKSPACE,
         "data": 2 * FLOAT * count * math.prod(shape),
         "training": FLOAT * (5 * parameters if trains else 2 * parameters),
         "activations": 3 * FLOAT * batch * activations,
@@ -103,7 +106,7 @@ def cost(
     if exact:
         side = count if (prior and new_head) else count * outputs
         directions = max(10, outputs)
-        parts["kernel"] = 12 * DOUBLE * side * side
+        parts["kernel"] = 8 * DOUBLE * side * side
         parts["Jacobian"] = 2 * DOUBLE * count * directions * activations
         passes += 3 * directions
         algebra += (60 if prior else 4) * side**3 // 3 + 2 * side * side * activations

@@ -27,7 +27,7 @@ svg{display:block;width:100%;height:auto}
 .rows th,.rows td{padding:.3rem .5rem .3rem 0;text-align:right;border-bottom:1px solid var(--grid);vertical-align:top;
 overflow-wrap:anywhere}
 .rows th:first-child,.rows td:first-child{text-align:left}.rows th{font-weight:500;color:var(--dim)}
-dl{display:grid;grid-template-columns:minmax(6.5rem,max-content) 1fr;gap:.15rem 1rem;font-size:.92rem;margin:1rem 0 0}
+dl{display:grid;grid-template-columns:fit-content(55%) minmax(4.5rem,1fr);gap:.15rem 1rem;font-size:.92rem;margin:1rem 0 0}
 dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
 pre{background:var(--card);border:1px solid var(--grid);border-radius:12px;padding:.9rem 1rem;font-size:.86rem;line-height:1.5;
 white-space:pre-wrap;overflow-wrap:anywhere;max-width:100%}

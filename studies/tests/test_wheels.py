@@ -41,6 +41,32 @@ def wheels(tmp_path_factory):
     return next(library), next(studies)
 
 
+def test_the_source_distribution_builds_the_same_wheel(wheels, tmp_path):
+    """From the sdist alone, as a packager without the repository would."""
+    call(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--target",
+        tmp_path / "tools",
+        "-c",
+        ROOT / "constraints.txt",
+        "hatchling",
+        folder=tmp_path,
+    )
+    build = (
+        f"import os; os.chdir({str(ROOT)!r}); from hatchling.build import build_sdist; build_sdist({str(tmp_path)!r})"
+    )
+    call(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path / 'tools')!r}); {build}", folder=tmp_path)
+    (source,) = tmp_path.glob("posterity-*.tar.gz")
+    call(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", tmp_path, source, folder=tmp_path)
+    (again,) = tmp_path.glob("posterity-*.whl")
+    assert {n for n in names(again) if n.startswith("posterity/")} == {
+        n for n in names(wheels[0]) if n.startswith("posterity/")
+    }
+
+
 @pytest.fixture(scope="module")
 def bin_folder(tmp_path_factory, wheels):
     """An environment with the library's wheel and what it depends on."""
@@ -68,6 +94,16 @@ def test_the_library_fits_alone_and_the_studies_beside_it_render_the_report(whee
     assert answer.count("\n") == 1
     assert "pip install posterity-studies" in answer
     assert "network" in call(bin_folder / "posterity", "certify", "--help", folder=tmp_path)
+    # The command line on a table, which needs nothing optional; a page says what it needs.
+    table = "a,b,y\n" + "\n".join(f"{i % 7},{i % 5},{2 * (i % 7) - i % 5}.5" for i in range(40))
+    (tmp_path / "t.csv").write_text(table, encoding="utf-8")
+    learn = ["learn", "t.csv", "--target", "y", "--out", "fit", "--epochs", "5", "--quiet"]
+    call(bin_folder / "posterity", *learn, folder=tmp_path)
+    assert "rmse" in call(bin_folder / "posterity", "evaluate", "fit", "t.csv", "--json", folder=tmp_path)
+    told = call(bin_folder / "posterity", "evaluate", "fit", "t.csv", "--page", "p.html", folder=tmp_path, code=1)
+    assert "posterity[plot]" in told
+    shutil.rmtree(tmp_path / "fit")
+    (tmp_path / "t.csv").unlink()
 
     call(bin_folder / "python", "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheels[1], folder=tmp_path)
     page = tmp_path / "page.html"

@@ -134,7 +134,7 @@ def through(kind: str, times: int, full: bool) -> str:
             if full:
                 # Sometimes less than what is there already, mostly a little more: a file is cut in the middle of a write.
                 there = max((p.stat().st_size for p in folder.rglob("*") if p.is_file()), default=0)
-                run(kind, folder, None, chance.choice([0, there]) + chance.randrange(1, 12_000))
+                run(kind, folder, None, chance.choice([0, there]) + chance.randrange(1, 40_000))
             else:
                 # What was saved is not done again: several kills fall into one run of the whole.
                 run(kind, folder, chance.uniform(0, whole * SHARE[kind]), None)

@@ -30,6 +30,7 @@ class EmbeddingLayer(Layer):
 
     @classmethod
     def of(cls, module: nn.Embedding, bias: bool) -> EmbeddingLayer:
+        """As the module has it."""
         return cls(module.embedding_dim, module.num_embeddings, False, module.padding_idx)
 
     def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:

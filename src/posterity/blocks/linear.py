@@ -18,6 +18,7 @@ class LinearLayer(Layer):
 
     @classmethod
     def of(cls, module: nn.Linear, bias: bool) -> LinearLayer:
+        """As the module has it."""
         return cls(module.out_features, module.in_features + bias, bias)
 
     def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:

@@ -17,6 +17,7 @@ class TransposedLinearLayer(LinearLayer):
 
     @classmethod
     def of(cls, module: nn.Module, bias: bool) -> TransposedLinearLayer:
+        """As the module has it."""
         inp, out = module.weight.shape  # type: ignore[misc]
         return cls(out, inp + bias, bias)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from journeys import files_of, journeys
 
-MOST = {"pt.learn": 48, "fit.predict": 20, "fit.certify": 38, "bpnn.learn": 53}
+MOST = {"pt.learn": 52, "fit.predict": 20, "fit.certify": 38, "bpnn.learn": 57}
 """Two more than there are: a new file on the way of every user should be worth it."""
 
 

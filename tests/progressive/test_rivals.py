@@ -12,7 +12,7 @@ from torch import nn
 
 from posterity import PNN, Dense, GaussianNoise, Task, estimate
 from posterity.algebra import DiagonalMatrix
-from posterity.errors import BadTargets, UnknownTask
+from posterity.errors import BadTargets, PosterityError, UnknownTask
 from posterity.laplace import train
 from posterity.progressive import EWC, Continual, FineTuning, Joint, Learner, OnlineLaplace, follow
 
@@ -113,7 +113,7 @@ def test_a_failed_task_leaves_one_network_as_it_was() -> None:
     x = torch.randn(3, 4)
     before = learner.predict(x, "task 0").probs
     bad = torch.full((8, 4), float("nan"))
-    with pytest.raises(Exception, match="loss"):
+    with pytest.raises(PosterityError, match="NaN"):
         learner.learn(Task("bad", (bad, torch.zeros(8, dtype=torch.int64)), None, None, 2), progress=False)
     assert learner.tasks == ("task 0",)
     assert torch.equal(learner.predict(x, "task 0").probs, before)

@@ -36,7 +36,7 @@ def demo(
         2, os.cpu_count() or 1
     ),
 ) -> None:
-    """A recogniser learned from nine people meets a tenth: all ten wearers, about four minutes on two cores."""
+    """A recogniser learned from nine people meets a tenth: all ten wearers, about three minutes on two cores."""
     console = Console()
     recordings()  # without the data set there is nothing to do: say so before anything starts
     console.print("Ten times: learn a prior from nine wearers, adapt it to the tenth, compare.", highlight=False)

@@ -169,14 +169,14 @@ def _never_worse(found: Results) -> Line:
 def _single_networks(found: Results) -> Line:
     behind, total = [], 0
     for setting in found.settings:
-        means = {m: value for m in SINGLE if (value := found.mean(setting, m, "nll")) is not None}
-        own = found.mean(setting, "default", "nll")
-        best = min(means, key=lambda m: means[m], default=None)
-        if own is None or best is None:
+        # Paired: a run that is not finished has other wearers and seeds for some than for others.
+        gaps = {m: gap for m in SINGLE if (gap := found.difference(setting, "default", m).mean) == gap}
+        if not gaps:
             continue
         total += 1
-        if means[best] <= own:
-            behind.append(f"{setting} ({best} {means[best]:.3f}, ours {own:.3f})")
+        worst = max(gaps, key=lambda m: gaps[m])
+        if gaps[worst] >= 0:
+            behind.append(f"{setting} ({worst} {gaps[worst]:+.3f})")
     ahead = total - len(behind)
     text = f"{ahead} of {total}; not on {'; '.join(behind) or 'none'}"
     return Line("NLL below every rival with one network in two thirds of the settings", 3 * ahead >= 2 * total, text)

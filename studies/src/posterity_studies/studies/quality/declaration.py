@@ -110,8 +110,8 @@ STUDY = Study(
         "Unknown inputs are scored by `prediction.unknown` for us and by the entropy of the probabilities for the others. "
         "Without training: the same fit without its trained networks, which is what `pt.adapt` predicts.",
         "How the default came about: the networks beside the posterior (dropout, steps, weights) were settled on training "
-        "images of the same image sets, with source networks of their own. One choice, the best strength of each share instead of "
-        "all that were looked at, was made after a look at the first seed of NotMNIST → MNIST here. Watch and regression took "
+        "images of the same image sets, with source networks of their own. One choice, the best strength of each share instead "
+        "of all that were looked at, was made after a look at the first seed of NotMNIST → MNIST here. Watch and regression took "
         "no part.",
         "SWAG was left out: the library that has it on PyPI (torch-uncertainty) brings a training framework and torchvision "
         "with it; IVON stands for variational rivals.",

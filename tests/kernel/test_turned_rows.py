@@ -8,8 +8,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.blocks import find_blocks, read_blocks
-from posterity.kernel.frames import BlockFrame
-from posterity.kernel.jacobian import jacobian
+from posterity.kernel.jacobian import BlockFrame, jacobian
 from posterity.predictive import linearised
 from posterity.predictive.inputs import input_batches
 

@@ -16,11 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.errors import DidNotConverge, Inconsistent
-from posterity.kernel.kernels import Shared
+from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
 from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate
 from posterity.kernel.linearised import FunctionPosterior, Linearised
 from posterity.kernel.links import Link
-from posterity.kernel.strength import FLOORS, HEADS, SHARES, Strength
 
 Criterion = Literal["loo", "evidence"]
 FOLDS = 5

@@ -12,8 +12,7 @@ from posterity.blocks import Block
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.kernel.choose import Choice, Networks
-from posterity.kernel.frames import BlockFrame
-from posterity.kernel.jacobian import Jacobian, jacobian, outputs_at
+from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.leave_one_out import Calibration
 from posterity.kernel.links import Link
 

@@ -9,17 +9,84 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from posterity.algebra import DenseMatrix, DiagonalMatrix, JointEigen, Matrix, ScaledIdentity, as_floored, is_large
 from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, named, watched, write_blocks
 from posterity.curvature.base import gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
-from posterity.kernel.frames import BlockFrame
-from posterity.kernel.turned import rows_are_cheaper, turned_rows
 
 PIECE = 1 << 24
 """Entries of a temporary (64 MB in float32) beyond which kernels are summed piece by piece."""
 Places = dict[str, Tensor] | None
 """The position of each example that a head is read at, by block; None where gradients are written out instead."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockFrame:
+    """Orthogonal directions in which a block's learned curvature is diagonal, and its values there.
+
+    A dense curvature has directions over all weights of the block at once (`whole`); any other has a basis for the outputs and
+    one for the inputs, either None where it is the identity. `source` is None where nothing was learned.
+    """
+
+    shape: tuple[int, int]
+    left: Float[Tensor, "out out"] | None
+    right: Float[Tensor, "inp inp"] | None
+    whole: Float[Tensor, "size size"] | None
+    source: Float[Tensor, "out inp"] | None
+    share: float
+    floor: float
+
+    @classmethod
+    def of(cls, precision: Matrix) -> BlockFrame:
+        """From a prior's precision, brought to the form share · curvature + floor where it has another."""
+        family = as_floored(precision)
+        numbers = (family.share, family.floor)
+        match family.diagonalised:
+            case ScaledIdentity() as identity:
+                scale = float(identity.scale)
+                source = None if scale == 0 else torch.full(family.shape, scale, dtype=torch.float64)
+                return cls(family.shape, None, None, None, source, *numbers)
+            case DiagonalMatrix() as diagonal:
+                return cls(family.shape, None, None, None, diagonal.values.double(), *numbers)
+            case JointEigen() as eigen:
+                left, right = eigen.left.matrix, eigen.right.matrix
+                if not is_large(*family.shape):
+                    left, right = left.double(), right.double()
+                return cls(family.shape, left, right, None, eigen.values.double(), *numbers)
+            case DenseMatrix() as dense:
+                values, vectors = torch.linalg.eigh(dense.values.double())
+                source = values.clamp_min(0).unflatten(-1, family.shape)
+                return cls(family.shape, None, None, vectors, source, *numbers)
+        raise AssertionError(f"no frame for {type(family.curvature).__name__}")
+
+    def turned(self, x: Float[Tensor, "*batch out inp"]) -> Float[Tensor, "*batch out inp"]:
+        """Coordinates of matrices in the frame, in their own precision."""
+        if self.whole is not None:
+            return (x.flatten(-2) @ self.whole.to(x)).unflatten(-1, self.shape)
+        x = x if self.left is None else self.left.mT.to(x) @ x
+        return x if self.right is None else x @ self.right.to(x)
+
+
+def rows_are_cheaper(block: Block, calls: list[Call], outputs: int) -> bool:
+    """Whether turning input and gradient rows takes fewer multiplications than turning every gradient.
+
+    A gradient is Σ_t s_t a_tᵀ over t positions. Turned as a matrix it costs out · inp · (out + inp) for every output; the rows
+    cost t · out² for every output and t · inp² once for all of them. Elementwise layers have no rows.
+    """
+    if not block.layer.separable:
+        return False
+    (out, inp), t = block.shape, positions(block, calls)
+    by_rows = outputs * t * (out * out + out * inp) + t * inp * inp
+    by_gradients = outputs * (t * out * inp + out * inp * (out + inp))
+    return by_rows < by_gradients
+
+
+def turned_rows(rows: Float[Tensor, "*n side"], basis: Float[Tensor, "side side"] | None) -> Float[Tensor, "*n side"]:
+    """Rows in the coordinates of a basis (its columns), in float64; products with a basis in float32 run in float32."""
+    if basis is None:
+        return rows.double()
+    return (rows.to(basis.dtype) @ basis).double()
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,10 +18,24 @@ from torch import Tensor
 
 from posterity.curvature import Likelihood
 from posterity.errors import UnsupportedLayer
-from posterity.kernel.frames import BlockFrame
-from posterity.kernel.jacobian import Jacobian, Rows
+from posterity.kernel.jacobian import BlockFrame, Jacobian, Rows
 from posterity.kernel.latent import Latent, coupled_mode, shared_mode
-from posterity.kernel.strength import Strength
+
+SHARES = (0.0, 0.001, 0.01, 0.1, 1.0)
+FLOORS = (0.01, 0.1, 1.0, 10.0, 100.0)
+HEADS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Strength:
+    """share · (what the source learned) + floor, and the floor of a head that is new.
+
+    A share of 0 is the isotropic prior around the same mean; an infinite floor leaves all but a new head at the prior's mean.
+    """
+
+    share: float = 1.0
+    floor: float = 1.0
+    head: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)

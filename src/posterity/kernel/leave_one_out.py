@@ -145,3 +145,14 @@ def _by_size(n: int, groups: Int[Tensor, " n"] | None) -> list[Int[Tensor, "grou
         members = (groups == label).nonzero().flatten()
         found.setdefault(len(members), []).append(members)
     return [torch.stack(members) for members in found.values()]
+
+
+def without_themselves(seen: LeftOut, likelihood: Likelihood, targets: Tensor) -> LeftOut:
+    """From outputs that have seen an example to those that have not: one downdate and one Newton step.
+
+    Raises:
+        Inconsistent: where the posterior is wider at its own examples than one that has seen them can be.
+    """
+    covariance = downdate(seen.covariance, likelihood.fisher_root(seen.mean))
+    gradient = likelihood.residual(seen.mean, targets)
+    return LeftOut(seen.mean + (covariance @ gradient[..., None]).squeeze(-1), covariance)

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from posterity.curvature import Likelihood
 from posterity.kernel.jacobian import Jacobian
-from posterity.kernel.kernels import Kernel
+from posterity.kernel.kernels import Kernel, Strength
 from posterity.kernel.latent import Latent
 from posterity.kernel.leave_one_out import LeftOut, leave_out
-from posterity.kernel.strength import Strength
 
 
 @dataclass(frozen=True, eq=False)

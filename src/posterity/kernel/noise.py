@@ -15,9 +15,8 @@ from torch import Tensor
 
 from posterity.curvature import GaussianNoise
 from posterity.kernel.jacobian import Jacobian
-from posterity.kernel.kernels import Kernel
+from posterity.kernel.kernels import SHARES, Kernel, Strength
 from posterity.kernel.latent import symmetric
-from posterity.kernel.strength import SHARES, Strength
 
 FLOORS = tuple(10.0 ** (i / 2) for i in range(-6, 7))
 NOISES = tuple(10.0 ** (i / 6) for i in range(-36, 13))

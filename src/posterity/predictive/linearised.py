@@ -17,7 +17,7 @@ from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotExact
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Link, Moments, normal_draws
-from posterity.kernel.turned import rows_are_cheaper, turned_rows
+from posterity.kernel.jacobian import rows_are_cheaper, turned_rows
 from posterity.predictive.function import from_moments
 from posterity.predictive.prediction import Prediction
 

@@ -17,7 +17,7 @@ from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, Inconsistent
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
-from posterity.kernel.downdated import without_themselves
+from posterity.kernel.leave_one_out import without_themselves
 from posterity.laplace import Scales, isotropic, tune_strength, update
 from posterity.laplace.frozen import with_frozen
 from posterity.predictive.inputs import Inputs, input_batches

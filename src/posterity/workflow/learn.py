@@ -21,7 +21,7 @@ from posterity.curvature.workers import Workers
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, FunctionSpace, Link, Networks, Strength, stacked
 from posterity.kernel.jacobian import Rows
-from posterity.kernel.strength import FLOORS
+from posterity.kernel.kernels import FLOORS
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
 from posterity.laplace.frozen import check_frozen, with_frozen
 from posterity.laplace.isotropic import head_name

@@ -8,8 +8,8 @@ import os
 import pytest
 import torch
 
+from posterity.curvature.hashes import fingerprint
 from posterity.files import replacing, write_whole
-from posterity.fingerprint import fingerprint
 
 
 def test_a_file_is_written_and_replaced_and_nothing_is_left_beside_it(tmp_path):

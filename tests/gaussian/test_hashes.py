@@ -16,12 +16,15 @@ from posterity.curvature.hashes import (
     copies,
     data_fingerprint,
     example_hashes,
-    overlap,
     seen,
 )
 from posterity.errors import BadData, NoData
 
 X, Y = normal(50, 1, 4, 4).float(), torch.arange(50) % 10
+
+
+def overlap(first, second):
+    return int(seen(first, second).sum())
 
 
 def rows(x):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import posterity as pt
-from posterity.curvature.past import untouched
+from posterity.curvature.provenance import untouched
 from posterity.errors import BadLearnerFile, MixedExamples, NoCertificate, Overlap, Unfrozen, UnknownPast
 
 D0 = coins(80, 1)

@@ -1,13 +1,12 @@
 """Structured symmetric matrices over a layer's weights: operators are exact, approximations are functions."""
 
 from posterity.algebra.base import Frame, Matrix
+from posterity.algebra.checks import eigenvectors, is_large
 from posterity.algebra.dense import DenseMatrix
-from posterity.algebra.diagonal import DiagonalMatrix
+from posterity.algebra.diagonal import DiagonalMatrix, ScaledIdentity, scaled_identity
 from posterity.algebra.eigen import Basis, JointEigen
 from posterity.algebra.floored import Floored, as_floored, frame_error, in_one_frame
-from posterity.algebra.identity import ScaledIdentity, scaled_identity
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
-from posterity.algebra.large import eigenvectors, is_large
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
 from posterity.algebra.power import PowerHistory, power_history, power_method
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from posterity.algebra import checks
 from posterity.algebra.base import Frame, Matrix, Valued, per_matrix
+from posterity.algebra.checks import is_large
 from posterity.algebra.dense import DenseMatrix
-from posterity.algebra.identity import ScaledIdentity
-from posterity.algebra.large import is_large
+from posterity.algebra.diagonal import ScaledIdentity
 from posterity.errors import NotExact, NotPositiveDefinite, SizeMismatch
 
 

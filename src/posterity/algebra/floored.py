@@ -19,12 +19,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra.base import Frame, Matrix
+from posterity.algebra.checks import eigenvectors, is_large
 from posterity.algebra.dense import DenseMatrix
-from posterity.algebra.diagonal import DiagonalMatrix
+from posterity.algebra.diagonal import DiagonalMatrix, ScaledIdentity, scaled_identity
 from posterity.algebra.eigen import Basis, JointEigen
-from posterity.algebra.identity import ScaledIdentity, scaled_identity
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
-from posterity.algebra.large import eigenvectors, is_large
 from posterity.algebra.nearest import nearest
 from posterity.errors import EmptySum, NotExact
 

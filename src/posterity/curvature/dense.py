@@ -9,7 +9,7 @@ import torch
 from posterity.algebra import DenseMatrix, Matrix
 from posterity.blocks import Block, Call
 from posterity.curvature.base import Accumulator, Estimator, gradients
-from posterity.curvature.workers import Workers
+from posterity.curvature.batches import Workers
 from posterity.errors import TooLarge
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from posterity.algebra import DiagonalMatrix, Matrix
 from posterity.blocks import Block, Call
-from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows, tensors
-from posterity.curvature.workers import Workers
-
-FEW = 8
-"""Up to this many positions an example, products of pairs of rows are cheaper than gradients written out."""
-
-CACHED = 1 << 20
-"""Entries (4 MB in float32) that a processor's cache holds."""
+from posterity.curvature.base import (
+    CACHED,
+    FEW,
+    Accumulator,
+    Estimator,
+    gradients,
+    positions,
+    rows,
+    summed_squares,
+    tensors,
+)
+from posterity.curvature.batches import Workers
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,3 @@ class Squares(Accumulator):
 
     def result(self, workers: Workers) -> Matrix:
         return DiagonalMatrix(workers.sum(self.total).to(self.dtype))
-
-
-def summed_squares(a: Float[Tensor, "n t inp"], s: Float[Tensor, "n t out"]) -> Float[Tensor, "out inp"]:
-    """Σ_n G_n² with G_n = Σ_t s_t a_tᵀ, as one product: the square of a sum is a sum over pairs of positions."""
-    t = a.shape[1]
-    first, second = torch.triu_indices(t, t, device=a.device)
-    twice = torch.where(first == second, 1.0, 2.0).to(s.dtype)
-    gradient_pairs = s[:, first] * s[:, second] * twice[:, None]
-    return gradient_pairs.flatten(0, 1).T @ (a[:, first] * a[:, second]).flatten(0, 1)

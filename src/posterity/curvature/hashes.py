@@ -8,21 +8,36 @@ the border of a cell now and then, and seldom in all columns at once: one match 
                   (inputs of a single number have one fine column, a few ulps wide)
     columns 3–5   coarse cells: the same numbers in float16 or bfloat16. They count only where one of two examples is
                   stored so coarsely, since in few dimensions different examples can share a coarse cell.
+
+`fingerprint` stands for texts and tensors in the same way, to the last bit.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sized
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from jaxtyping import Bool, Float64, Int
 from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+)
 
-from posterity.curvature.batches import Batch, Data, batches, check_data
-from posterity.curvature.workers import Workers
+from posterity.curvature.batches import Batch, Data, Workers, batches, check_data
 
 Hashes = Int[Tensor, "_ columns"]
 """One row of 64-bit numbers for each example."""
@@ -35,6 +50,8 @@ FINE_CELL, COARSE_CELL = 2.0**-22, 2.0**-8
 """Width of a cell as a share of the example's length, on the logarithmic scale."""
 SMALLEST = 2.0**-20
 """Numbers well below this count as equal to zero, as they do in float16."""
+SECOND_LOOK = 32
+"""How many examples of a dataset are read twice, to see whether they are the same each time."""
 PIECE = 1 << 22
 """Numbers that are projected at once: 32 MB."""
 
@@ -99,11 +116,6 @@ def seen(known: Hashes, new: Hashes) -> Bool[Tensor, " n"]:
     return found
 
 
-def overlap(first: Hashes, second: Hashes) -> int:
-    """How many of the second occur in the first."""
-    return int(seen(first, second).sum())
-
-
 def by_chance(hashes: Hashes) -> int:
     """How many of these examples may match others without having been seen: none, but for inputs of a single number.
 
@@ -130,6 +142,53 @@ def copies(hashes: Hashes) -> Int[Tensor, " n"]:
         groups = groups.clone()
         groups[coarse.nonzero().squeeze(1)[matched]] = first[at[matched]]
     return groups.unique(return_inverse=True)[1] if len(groups) else groups
+
+
+def whole_of(data: Data) -> Data:
+    """All that a loader may ever give: its whole dataset, where it draws at random, drops the rest of a batch, or deals anew.
+
+    A sampler with `set_epoch` gives other examples in another epoch.
+    """
+    if not isinstance(data, DataLoader) or isinstance(data.dataset, IterableDataset):
+        return data
+    samplers = (data.sampler, data.batch_sampler, getattr(data.batch_sampler, "sampler", None))
+    if any(hasattr(sampler, "set_epoch") for sampler in samplers) and isinstance(data.dataset, Sized):
+        return DataLoader(data.dataset, batch_size=data.batch_size or 256, collate_fn=data.collate_fn)
+    plain = isinstance(data.sampler, SequentialSampler | RandomSampler | WeightedRandomSampler)
+    if not plain or type(data.batch_sampler) is not BatchSampler:
+        return data
+    if isinstance(data.sampler, SequentialSampler) and not data.drop_last:
+        return data
+    return DataLoader(
+        data.dataset, batch_size=data.batch_size, collate_fn=data.collate_fn, num_workers=data.num_workers
+    )
+
+
+def same_again(data: Data, first: Hashes) -> bool:
+    """Whether the data is the same when it is read a second time."""
+    dataset = data.dataset if isinstance(data, DataLoader) and data.collate_fn is default_collate else data
+    if _settled(dataset):
+        return True
+    if isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset) and isinstance(dataset, Sized):
+        n = len(dataset)
+        some = Subset(dataset, sorted({i * n // SECOND_LOOK for i in range(SECOND_LOOK)}))
+        return bool(seen(first, _hashes_here(some)).all())
+    second = example_hashes(data)
+    return len(second) == len(first) and bool(seen(first, second).all())
+
+
+def _hashes_here(data: Data) -> Hashes:
+    """Of all the data, in this process alone."""
+    return torch.cat([batch_hashes(batch) for batch in batches(data, SECOND_LOOK, Workers())])
+
+
+def _settled(data: Any) -> bool:
+    """Whether it is tensors, which nothing changes on the way."""
+    while type(data) is Subset:
+        data = data.dataset
+    if type(data) is TensorDataset:
+        return True
+    return isinstance(data, (tuple, list)) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
 
 
 def _first_of(cells: Int[Tensor, " n"], groups: Int[Tensor, " n"]) -> tuple[Int[Tensor, " k"], Int[Tensor, " k"]]:
@@ -230,3 +289,29 @@ def _together(own: Hashes, workers: Workers) -> Hashes:
     padded = torch.zeros(max(counts), COLUMNS, dtype=torch.int64)
     padded[: len(own)] = own
     return torch.cat([part[:n] for part, n in zip(workers.gather(padded), counts, strict=True)])
+
+
+def fingerprint(parts: Iterable[str | Tensor], digits: int = 32) -> str:
+    """The first hexadecimal digits of the SHA-256 of texts and tensors, one after the other.
+
+    Of a tensor its numbers count, as float64: not where it is stored, nor its dtype, nor its shape. Put these into a text
+    where they matter.
+
+    Args:
+        parts: texts, and tensors of any dtype, shape and device.
+        digits: how many, at most 64. Four bits each.
+    Returns:
+        A string of that many digits.
+
+    Example:
+        >>> fingerprint(["weight (2, 3)", torch.ones(2, 3)], digits=16)
+    """
+    found = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            found.update(part.encode())
+        else:
+            values = part.detach().cpu()
+            values = torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
+            found.update(values.double().contiguous().flatten().numpy().astype("<f8", copy=False).data)
+    return found.hexdigest()[:digits]

@@ -13,8 +13,8 @@ from posterity.algebra import Kronecker, KroneckerSum, Matrix, mixing_weights, n
 from posterity.blocks import Block, Call
 from posterity.blocks.base import gram, mirror, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
+from posterity.curvature.batches import Workers
 from posterity.curvature.diagonal import Squares
-from posterity.curvature.workers import Workers
 
 BUDGET = 1 << 27
 """Entries (512 MB in float32) that a batch's gradients, or its Gram matrices, may take."""

@@ -11,19 +11,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from posterity.curvature.batches import Batch, Data, batches, check_data
-from posterity.curvature.workers import Workers
+from posterity.curvature.batches import Batch
 
 OlderHashes = Int[Tensor, " _"]
-
-
-def older_hashes(data: Data, batch_size: int = 1024) -> OlderHashes:
-    """One 64-bit hash for each example's *input*, sorted, to compare with those in an older file."""
-    check_data(data)
-    workers = Workers.here()
-    parts = [older_batch_hashes(batch) for batch in batches(data, batch_size, workers)]
-    own = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
-    return _together(own, workers).sort().values
 
 
 @dataclass(frozen=True)
@@ -60,11 +50,3 @@ def _row(x: Tensor, count: int) -> _Rows:
 def _little_endian(x: Tensor) -> npt.NDArray[np.generic]:
     array = x.contiguous().numpy() + 0.0  # which makes one number of 0 and −0
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
-
-
-def _together(own: Int[Tensor, " n"], workers: Workers) -> Int[Tensor, " m"]:
-    """All workers' hashes, of which each may have another number."""
-    counts = [int(n) for n in workers.gather(torch.tensor([len(own)]))]
-    padded = torch.zeros(max(counts), dtype=torch.int64)
-    padded[: len(own)] = own
-    return torch.cat([part[:n] for part, n in zip(workers.gather(padded), counts, strict=True)])

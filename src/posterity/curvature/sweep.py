@@ -15,13 +15,11 @@ from posterity.bars import track
 from posterity.blocks import Block, Call, Recorder, Selection, find_blocks, read_blocks, watched
 from posterity.checks import admitted
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.batches import Batch, Data, batch_count, batches, check_data
+from posterity.curvature.batches import Batch, Data, Workers, batch_count, batches, check_data
 from posterity.curvature.hashes import Hashes, batch_hashes, gathered
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import Categorical, Likelihood
-from posterity.curvature.past import matrices_digest, past_of
-from posterity.curvature.provenance import Provenance
-from posterity.curvature.workers import Workers
+from posterity.curvature.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
 from posterity.memory import require_memory
 

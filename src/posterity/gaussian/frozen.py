@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Block
-from posterity.curvature.past import attributes
+from posterity.curvature.hashes import fingerprint
+from posterity.curvature.provenance import attributes
 from posterity.errors import FrozenMismatch
-from posterity.fingerprint import fingerprint
 
 CARRIED = 64 * 2**20
 """Bytes of frozen tensors that a Gaussian, and its file, carries. Buffers (norm statistics) come first: frozen weights are

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, is_large, nearest, relative_error
 from posterity.blocks import find_blocks, named, write_blocks
+from posterity.curvature.hashes import fingerprint
 from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch
-from posterity.fingerprint import fingerprint
 from posterity.gaussian.card import Card
 from posterity.gaussian.frozen import FrozenState
 from posterity.gaussian.parts import take_apart

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from posterity.curvature.workers import Workers
+from posterity.curvature.batches import Workers
 from posterity.errors import BadCheckpoint
 from posterity.files import write_whole
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from posterity.blocks import Block, find_blocks, named
-from posterity.fingerprint import fingerprint
+from posterity.curvature.hashes import fingerprint
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import FrozenState, beside
 

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from posterity.algebra import scaled_identity
 from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
-from posterity.curvature.past import past_of
-from posterity.curvature.provenance import Provenance
+from posterity.curvature.hashes import fingerprint
+from posterity.curvature.provenance import Provenance, past_of
 from posterity.errors import BlockMismatch, NoBlocks
-from posterity.fingerprint import fingerprint
 from posterity.gaussian import Card, Gaussian
 from posterity.laplace.frozen import with_frozen
 

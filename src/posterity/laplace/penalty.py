@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import Floored, Kronecker, Matrix, ScaledIdentity
 from posterity.blocks import find_blocks, named
-from posterity.fingerprint import fingerprint
+from posterity.curvature.hashes import fingerprint
 from posterity.gaussian import Gaussian
 
 CHEAP = 1 << 31

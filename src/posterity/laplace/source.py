@@ -21,8 +21,7 @@ from torch.utils.data import (
 
 from posterity.curvature import Data
 from posterity.curvature.batches import Batch, is_pair, is_sharded
-from posterity.curvature.past import past_of
-from posterity.curvature.provenance import Provenance, together
+from posterity.curvature.provenance import Provenance, past_of, together
 from posterity.errors import BadData, NoData
 from posterity.gaussian import Gaussian
 

@@ -15,11 +15,9 @@ from posterity.bars import bar
 from posterity.blocks.capture import evaluating
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
-from posterity.curvature.batches import Batch, check_data
+from posterity.curvature.batches import Batch, Workers, check_data
 from posterity.curvature.likelihoods import IGNORED
-from posterity.curvature.past import sign
-from posterity.curvature.provenance import Provenance
-from posterity.curvature.workers import Workers
+from posterity.curvature.provenance import Provenance, sign
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace.arriving import NotAtMode, Start, epochs_for, move_to_prior, patience, polish, slope

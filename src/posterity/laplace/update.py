@@ -26,8 +26,7 @@ from posterity.algebra import (
 )
 from posterity.blocks import find_blocks, named, read_blocks
 from posterity.curvature import Curvature
-from posterity.curvature.past import matrices_digest, past_of
-from posterity.curvature.provenance import Provenance, together
+from posterity.curvature.provenance import Provenance, matrices_digest, past_of, together
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Gaussian
 from posterity.laplace.frozen import with_frozen

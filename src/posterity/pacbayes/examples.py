@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, WeightedRandomSampler
 
-from posterity.curvature.batches import Batch, Data, batches, check_data, is_sharded
+from posterity.curvature.batches import Batch, Data, Workers, batches, check_data, is_sharded
 from posterity.curvature.hashes import Hashes, batch_hashes, copies, data_fingerprint
 from posterity.curvature.older_hashes import OlderHashes, older_batch_hashes
 from posterity.curvature.provenance import Provenance
-from posterity.curvature.workers import Workers
 from posterity.errors import BadData, NoData
 
 

@@ -12,8 +12,7 @@ from posterity.bars import bar
 from posterity.blocks import find_blocks, named
 from posterity.blocks.capture import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import Batch, batches
-from posterity.curvature.workers import Workers
+from posterity.curvature.batches import Batch, Workers, batches
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import Spread

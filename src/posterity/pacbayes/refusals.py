@@ -11,7 +11,7 @@ from posterity.blocks import Block, find_blocks, named, write_blocks
 from posterity.blocks.capture import evaluating
 from posterity.curvature.batches import Batch
 from posterity.curvature.hashes import by_chance, seen
-from posterity.curvature.past import state
+from posterity.curvature.provenance import state
 from posterity.errors import BlockMismatch, MixedExamples, Overlap, UndeclaredChoice, Unfrozen, UnknownPast
 from posterity.gaussian import Gaussian
 from posterity.laplace.frozen import frozen_fingerprint

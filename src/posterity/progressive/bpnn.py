@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from posterity.algebra import Floored, JointEigen
 from posterity.blocks import find_blocks, named, run_with, write_blocks
 from posterity.curvature import EKFAC, KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
-from posterity.curvature.past import past_of, sign
-from posterity.curvature.provenance import Provenance, together
+from posterity.curvature.provenance import Provenance, past_of, sign, together
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import FrozenState

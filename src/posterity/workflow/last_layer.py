@@ -14,11 +14,9 @@ from torch import Tensor, nn
 from posterity.algebra import Basis, DenseMatrix, JointEigen, Matrix, scaled_identity
 from posterity.blocks import Block, Selection, find_blocks
 from posterity.curvature import EKFAC, Curvature, Data, Dense, Exact, GaussianNoise, Likelihood
-from posterity.curvature.batches import batches
+from posterity.curvature.batches import Workers, batches
 from posterity.curvature.hashes import Hashes, batch_hashes, gathered
-from posterity.curvature.past import matrices_digest, past_of
-from posterity.curvature.provenance import Provenance
-from posterity.curvature.workers import Workers
+from posterity.curvature.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, DidNotConverge, Inconsistent, NoData, UnsupportedLayer
 from posterity.kernel import (
     BlockFrame,

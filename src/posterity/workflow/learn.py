@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from posterity.blocks import find_blocks, named, write_blocks
 from posterity.checks import admitted
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
-from posterity.curvature.past import sign
-from posterity.curvature.provenance import Provenance
-from posterity.curvature.workers import Workers
+from posterity.curvature.batches import Workers
+from posterity.curvature.provenance import Provenance, sign
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, FunctionSpace, Link, Networks, Strength, stacked
 from posterity.kernel.jacobian import Rows

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from posterity.algebra import Basis, DenseMatrix, DiagonalMatrix, JointEigen, Matrix
 from posterity.blocks import Block, find_blocks, named
 from posterity.curvature import KFAC, Categorical, Curvature, Dense, Diagonal, Estimator, GaussianNoise, Likelihood
-from posterity.curvature.past import matrices_digest
-from posterity.curvature.provenance import Provenance
+from posterity.curvature.provenance import Provenance, matrices_digest
 from posterity.errors import NotConvertible, NotInstalled, TooLarge
 from posterity.gaussian import Card, Gaussian
 from posterity.laplace import Scales

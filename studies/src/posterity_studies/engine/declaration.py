@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from posterity.fingerprint import fingerprint
+from posterity.curvature.hashes import fingerprint
 from posterity_studies.shared.sources import Needs
 
 Arguments = Mapping[str, Any]

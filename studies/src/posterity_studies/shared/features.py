@@ -12,8 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from posterity.curvature.hashes import fingerprint
 from posterity.files import replacing
-from posterity.fingerprint import fingerprint
 from posterity_studies.errors import BadFeatures
 from posterity_studies.folders import RUNS
 from posterity_studies.shared.datasets.gallery import Gallery

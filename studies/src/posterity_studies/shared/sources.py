@@ -13,7 +13,7 @@ import torch
 from filelock import FileLock
 
 from posterity.algebra import Kronecker, KroneckerSum
-from posterity.fingerprint import fingerprint
+from posterity.curvature.hashes import fingerprint
 from posterity.gaussian import Gaussian, load
 from posterity.idx import Images, images
 from posterity.laplace import Scales, isotropic

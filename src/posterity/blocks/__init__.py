@@ -1,12 +1,12 @@
 """A layer's weight and bias seen as one matrix: finding, reading, writing and watching a network's blocks."""
 
-from posterity.blocks.base import Layer, Moment
+from posterity.blocks.base import Block, Layer, Moment
 from posterity.blocks.capture import Call, Recorder
 from posterity.blocks.embedding import EmbeddingLayer
-from posterity.blocks.linear import LinearLayer
+from posterity.blocks.linear import LinearLayer, TransposedLinearLayer
 from posterity.blocks.network import (
-    Block,
     Selection,
+    evaluating,
     find_blocks,
     has_matrix_form,
     named,
@@ -16,7 +16,6 @@ from posterity.blocks.network import (
     watched,
     write_blocks,
 )
-from posterity.blocks.transposed import TransposedLinearLayer
 
 __all__ = [
     "Block",
@@ -28,6 +27,7 @@ __all__ = [
     "Recorder",
     "Selection",
     "TransposedLinearLayer",
+    "evaluating",
     "find_blocks",
     "has_matrix_form",
     "named",

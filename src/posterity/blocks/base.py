@@ -1,14 +1,14 @@
-"""The interface of a layer: its weights as one matrix, its calls as rows of inputs and gradients."""
+"""The interface of a layer: its weights as one matrix, its calls as rows of inputs and gradients. A block is a layer by name."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from posterity.errors import BatchLost
 
@@ -81,6 +81,23 @@ class Layer(ABC):
     def squares(self, calls: Sequence[tuple[Tensor, Tensor]]) -> Float[Tensor, "out inp"] | None:
         """Σ_n G_n², entry by entry, where the layer has a shorter way than its gradients written out."""
         return None
+
+
+@dataclass(frozen=True)
+class Block:
+    """One named matrix of a network: the kind of layer, and which of the network's parameters it is made of."""
+
+    name: str
+    layer: Layer
+    parameters: Mapping[str, str]
+    """From the layer's own names ("weight", "bias") to the network's ("conv1.weight")."""
+    modules: tuple[nn.Module, ...] = field(repr=False, compare=False)
+    """More than one where modules share their parameters."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Outputs and inputs, the bias counted as an input."""
+        return self.layer.out, self.layer.inp
 
 
 class Moment(ABC):

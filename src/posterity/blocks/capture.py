@@ -6,13 +6,12 @@ activations and no more. What a block needs is handed over as soon as its gradie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from posterity.blocks.base import Layer, accumulating
 from posterity.errors import ChangedInput, UnreachedBlock
@@ -110,15 +109,3 @@ class _Tap(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         ctx.arrived(grads[0])
         return grads[0], None, None
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """All modules in evaluation mode, and each in its own again afterwards, also after an error."""
-    modes = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        yield
-    finally:
-        for module, training in modes.items():
-            module.training = training

@@ -59,3 +59,21 @@ def joined(weight: Float[Tensor, "out ..."], bias: Float[Tensor, "out"] | None) 
 
 def split(matrix: Float[Tensor, "*batch out inp"], bias: bool) -> dict[str, Tensor]:
     return {"weight": matrix[..., :-1], "bias": matrix[..., -1]} if bias else {"weight": matrix}
+
+
+@dataclass(frozen=True)
+class TransposedLinearLayer(LinearLayer):
+    """W = [weightᵀ | bias]. All else is a linear layer's."""
+
+    @classmethod
+    def of(cls, module: nn.Module, bias: bool) -> TransposedLinearLayer:
+        """As the module has it."""
+        inp, out = module.weight.shape  # type: ignore[misc]
+        return cls(out, inp + bias, bias)
+
+    def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:
+        return joined(parameters["weight"].mT, parameters["bias"] if self.bias else None)
+
+    def write(self, matrix: Float[Tensor, "*batch out inp"]) -> dict[str, Tensor]:
+        parameters = split(matrix, self.bias)
+        return parameters | {"weight": parameters["weight"].mT}

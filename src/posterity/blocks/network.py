@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
@@ -16,15 +16,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
-from posterity.blocks.base import Layer
+from posterity.blocks.base import Block, Layer
 from posterity.blocks.capture import Recorder
 from posterity.blocks.convolution import ConvolutionLayer
 from posterity.blocks.elementwise import ElementwiseLayer
 from posterity.blocks.embedding import EmbeddingLayer
-from posterity.blocks.linear import LinearLayer
+from posterity.blocks.linear import LinearLayer, TransposedLinearLayer
 from posterity.blocks.multihead import Parts, attention
-from posterity.blocks.tied import TiedLayer
-from posterity.blocks.transposed import TransposedLinearLayer
+from posterity.blocks.tied import head_of, why_apart
 from posterity.errors import BlockMismatch, NoBlocks, UnsupportedLayer
 
 Rule = str | type[nn.Module] | Callable[[str, nn.Module], bool]
@@ -60,23 +59,6 @@ def register_layer(kind: type[nn.Module] | str, builder: Callable[[Any, bool], L
     REGISTERED[kind if isinstance(kind, str) else _full_name(kind)] = builder
 
 
-@dataclass(frozen=True)
-class Block:
-    """One named matrix of a network: the kind of layer, and which of the network's parameters it is made of."""
-
-    name: str
-    layer: Layer
-    parameters: Mapping[str, str]
-    """From the layer's own names ("weight", "bias") to the network's ("conv1.weight")."""
-    modules: tuple[nn.Module, ...] = field(repr=False, compare=False)
-    """More than one where modules share their parameters."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Outputs and inputs, the bias counted as an input."""
-        return self.layer.out, self.layer.inp
-
-
 def named(names: Container[str]) -> Callable[[str, nn.Module], bool]:
     """A rule that selects blocks by name: `find_blocks(model, named(gaussian.mean))`. No character is a pattern here."""
     return lambda block, module: block in names
@@ -109,9 +91,9 @@ def find_blocks(model: nn.Module, select: Selection = None) -> dict[str, Block]:
             first = next((owner[id(p)] for p in one.trainable.values() if id(p) in owner), None)
             if first is None:
                 found[one.name] = block
-            elif (head := _head_of(found[first], block, model)) is not None:
+            elif (head := head_of(found[first], block, model)) is not None:
                 found[first] = head
-            elif (problem := _tied(found[first], block, model)) is None:
+            elif (problem := why_apart(found[first], block, model)) is None:
                 found[first] = Block(first, block.layer, found[first].parameters, (*found[first].modules, one.part))
         if problem is None:
             owner |= dict.fromkeys(map(id, one.trainable.values()), first or one.name)
@@ -156,6 +138,18 @@ def write_blocks(blocks: Mapping[str, Block], matrices: Mapping[str, Tensor]) ->
     return result
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """All modules in evaluation mode, and each in its own again afterwards, also after an error."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
 def run_with(
     model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
 ) -> Any:
@@ -183,7 +177,6 @@ def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[
     Yields a function that sets the recorder of the coming batch.
     """
     current: list[Recorder | None] = [None]
-    modes = {module: module.training for module in model.modules()}
     hooks = []
     replaced: dict[nn.Module, Any] = {}
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -197,31 +190,29 @@ def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[
         recorder = current[0]
         return original(*args, **kwargs) if recorder is None else attention(module, recorder, parts, *args, **kwargs)
 
-    try:
-        model.eval()
-        # The fused path of a transformer layer would call none of its modules.
-        torch.backends.mha.set_fastpath_enabled(False)
-        for block in blocks.values():
-            for module in block.modules:
-                if not isinstance(module, nn.MultiheadAttention):
-                    hooks.append(module.register_forward_hook(partial(hook, block), with_kwargs=True))
-        for module, parts in _attentions(model, blocks).items():
-            replaced[module] = module.__dict__.get("forward")
-            module.__dict__["forward"] = partial(attend, module, parts, module.forward)
-        yield lambda recorder: current.__setitem__(0, recorder)
-    finally:
-        # The recorder knows its estimator and the estimator this function: let go of it, or both outlive their use.
-        current[0] = None
-        for handle in hooks:
-            handle.remove()
-        for module, original in replaced.items():
-            if original is None:
-                del module.__dict__["forward"]
-            else:
-                module.__dict__["forward"] = original
-        torch.backends.mha.set_fastpath_enabled(fast)
-        for module, training in modes.items():
-            module.training = training
+    with evaluating(model):
+        try:
+            # The fused path of a transformer layer would call none of its modules.
+            torch.backends.mha.set_fastpath_enabled(False)
+            for block in blocks.values():
+                for module in block.modules:
+                    if not isinstance(module, nn.MultiheadAttention):
+                        hooks.append(module.register_forward_hook(partial(hook, block), with_kwargs=True))
+            for module, parts in _attentions(model, blocks).items():
+                replaced[module] = module.__dict__.get("forward")
+                module.__dict__["forward"] = partial(attend, module, parts, module.forward)
+            yield lambda recorder: current.__setitem__(0, recorder)
+        finally:
+            # The recorder knows its estimator and the estimator this function: let go of it, or both outlive their use.
+            current[0] = None
+            for handle in hooks:
+                handle.remove()
+            for module, original in replaced.items():
+                if original is None:
+                    del module.__dict__["forward"]
+                else:
+                    module.__dict__["forward"] = original
+            torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @dataclass(frozen=True)
@@ -352,28 +343,3 @@ def _layer(module: nn.Module, bias: bool) -> Layer:
     builder = _builder(module)
     assert builder is not None
     return builder(module, bias)
-
-
-def _head_of(first: Block, second: Block, model: nn.Module) -> Block | None:
-    """An embedding and a linear layer that share their weight, as one block; None if they are something else."""
-    if not (isinstance(first.layer, EmbeddingLayer) and type(second.layer) is LinearLayer):
-        return None
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    if parameters[first.parameters["weight"]] is not parameters[second.parameters["weight"]]:
-        return None
-    layer = TiedLayer.of(first.layer, second.layer.bias)
-    names = dict(first.parameters) | ({"bias": second.parameters["bias"]} if second.layer.bias else {})
-    return Block(first.name, layer, names, (*first.modules, *second.modules))
-
-
-def _tied(first: Block, second: Block, model: nn.Module) -> str | None:
-    """Why two modules that share a parameter are not one block called from two places, if they are not."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    same = {role: parameters[full] for role, full in first.parameters.items()}
-    again = {role: parameters[full] for role, full in second.parameters.items()}
-    if not first.layer.separable:
-        return f'it shares parameters with "{first.name}", and each normalises in its own way'
-    if first.layer == second.layer and all(same.get(role) is p for role, p in again.items()):
-        return None
-    shared = [role for role, p in again.items() if any(p is q for q in same.values())]
-    return f'it shares its {" and ".join(shared)} with "{first.name}" in another role'

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from posterity.blocks.base import Layer, Moment, batch_first, with_ones
+from posterity.blocks.base import Block, Layer, Moment, batch_first, with_ones
 from posterity.blocks.embedding import EmbeddingLayer
+from posterity.blocks.linear import LinearLayer
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,28 @@ class TiedLayer(Layer):
             return gradient.mT @ inputs
         found = self.words.gradients(a, s)
         return torch.cat((found, found.new_zeros(len(found), 1, self.inp)), 1) if self.bias else found
+
+
+def head_of(first: Block, second: Block, model: nn.Module) -> Block | None:
+    """An embedding and a linear layer that share their weight, as one block; None if they are something else."""
+    if not (isinstance(first.layer, EmbeddingLayer) and type(second.layer) is LinearLayer):
+        return None
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    if parameters[first.parameters["weight"]] is not parameters[second.parameters["weight"]]:
+        return None
+    layer = TiedLayer.of(first.layer, second.layer.bias)
+    names = dict(first.parameters) | ({"bias": second.parameters["bias"]} if second.layer.bias else {})
+    return Block(first.name, layer, names, (*first.modules, *second.modules))
+
+
+def why_apart(first: Block, second: Block, model: nn.Module) -> str | None:
+    """Why two modules that share a parameter are not one block called from two places, if they are not."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    same = {role: parameters[full] for role, full in first.parameters.items()}
+    again = {role: parameters[full] for role, full in second.parameters.items()}
+    if not first.layer.separable:
+        return f'it shares parameters with "{first.name}", and each normalises in its own way'
+    if first.layer == second.layer and all(same.get(role) is p for role, p in again.items()):
+        return None
+    shared = [role for role, p in again.items() if any(p is q for q in same.values())]
+    return f'it shares its {" and ".join(shared)} with "{first.name}" in another role'

@@ -1,4 +1,4 @@
-"""The one call at the beginning of every verb: the model and data that a user gave, fit to be computed with."""
+"""What a user gives to a verb (network, data, choices), looked at before anything is computed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks.capture import evaluating
-from posterity.checks.choices import check_estimator, check_likelihood
-from posterity.checks.networks import check_logits, check_network
-from posterity.checks.numbers import check_finite
-from posterity.checks.running import explained, trial
-from posterity.errors import BadData, BadTargets
+from posterity.blocks import evaluating, run_with
+from posterity.checks.explained import explained
+from posterity.errors import BadData, BadTargets, NotFinite, UnsupportedNetwork, WrongChoice
 
 TRIED = 2
 """Examples that the network is tried on before all of them are taken."""
+LIKELIHOODS = (
+    "pt.Categorical() for classes, pt.GaussianNoise() for numbers, pt.Bernoulli() for independent yes-or-no labels"
+)
+MEANT = {
+    "classification": "pt.Categorical()",
+    "categorical": "pt.Categorical()",
+    "multiclass": "pt.Categorical()",
+    "regression": "pt.GaussianNoise()",
+    "gaussian": "pt.GaussianNoise()",
+    "binary": "pt.Bernoulli()",
+    "bernoulli": "pt.Bernoulli()",
+}
 
 
 class Admitted(NamedTuple):
@@ -129,11 +138,11 @@ def _numbered(labels: list[str], names: tuple[str, ...] | None) -> tuple[Tensor,
 
 @torch.no_grad()
 def _try(model: nn.Module, x: Tensor, categorical: bool) -> None:
-    where = next(model.parameters()).device
-    x = x.to(where)
+    x = x.to(next(model.parameters()).device)
     try:
         with evaluating(model):
-            outputs = trial(model, (x,), {})
+            # What the network writes into buffers goes into copies.
+            outputs = run_with(model, {name: b.clone() for name, b in model.named_buffers()}, (x,))
     except Exception as error:
         clearer = explained(error, model, (x,), {})
         if clearer is None:
@@ -141,3 +150,128 @@ def _try(model: nn.Module, x: Tensor, categorical: bool) -> None:
         raise clearer from error
     if categorical and isinstance(outputs, Tensor):
         check_logits(outputs)
+
+
+def check_likelihood(given: object) -> None:
+    """Refuse a string or a class where a likelihood is meant; None is the default and fine.
+
+    Raises:
+        WrongChoice: with what to write instead.
+    """
+    if given is None:
+        return
+    if isinstance(given, str):
+        meant = MEANT.get(given.lower())
+        raise WrongChoice(
+            f'likelihood is the text "{given}": write '
+            + (f"likelihood={meant}." if meant else f"one of {LIKELIHOODS}.")
+        )
+    _no_class("likelihood", given)
+    if not hasattr(given, "nll"):
+        raise WrongChoice(f"likelihood is a {type(given).__name__}: give {LIKELIHOODS}.")
+
+
+def check_estimator(given: object) -> None:
+    """Refuse a string or a class where an estimator of curvature is meant; None is the default and fine.
+
+    Raises:
+        WrongChoice: with what to write instead.
+    """
+    if given is None:
+        return
+    if isinstance(given, str):
+        raise WrongChoice(f'estimator is the text "{given}": write estimator=pt.{given.upper()}(), a value.')
+    _no_class("estimator", given)
+
+
+def _no_class(name: str, given: object) -> None:
+    if isinstance(given, type):
+        raise WrongChoice(
+            f"{name} is the class {given.__name__}: write {name}=pt.{given.__name__}(), with brackets, a value of it."
+        )
+
+
+def check_network(model: object, *, classes: bool = False) -> None:
+    """Refuse a network that nothing can be learned about, or whose outputs are not what the likelihood takes.
+
+    Args:
+        model: what was given as a network.
+        classes: whether its outputs should be logits of classes.
+    Raises:
+        UnsupportedNetwork: with what to give instead.
+    """
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise UnsupportedNetwork(
+            f"the network is the class {model.__name__}: write {model.__name__}(...), a value of it."
+        )
+    if not isinstance(model, nn.Module):
+        raise UnsupportedNetwork(f"the network is a {type(model).__name__}: give a torch.nn.Module.")
+    if isinstance(model, nn.DataParallel):
+        raise UnsupportedNetwork(
+            "the network is wrapped in DataParallel: give network.module; torchrun uses several devices instead."
+        )
+    for name, module in model.named_modules():
+        if ".quantized" in type(module).__module__:
+            raise UnsupportedNetwork(
+                f'layer "{name}" is quantised ({type(module).__name__}): its weights have no gradient. Make the posterior '
+                "with the network as it was before it was quantised."
+            )
+    if next(model.parameters(), None) is None:
+        raise UnsupportedNetwork("the network has no parameters: there is nothing to learn about.")
+    last = _last(model)
+    if classes and isinstance(last, (nn.Softmax, nn.Softmax2d)):
+        raise UnsupportedNetwork(_softmax("its last layer is a softmax"))
+
+
+def check_logits(outputs: Tensor) -> None:
+    """Refuse outputs that are probabilities already.
+
+    Raises:
+        UnsupportedNetwork: if every row is a distribution over the last dimension.
+    """
+    if outputs.ndim < 2 or outputs.shape[-1] < 2 or outputs.shape[0] < 2 or not outputs.is_floating_point():
+        return
+    one = (outputs.sum(-1) - 1).abs().max() < 1e-3
+    if bool(one) and bool((outputs > 0).all()):
+        raise UnsupportedNetwork(_softmax("its outputs are positive and sum to one"))
+
+
+def _softmax(how: str) -> str:
+    return f"the network already ends in a softmax ({how}): take it off, logits are needed."
+
+
+def _last(model: nn.Module) -> nn.Module:
+    """The layer that makes the outputs, where that can be told without running it."""
+    while isinstance(model, nn.Sequential) and len(model):
+        model = model[-1]
+    return model
+
+
+def not_finite(values: Tensor, what: str = "the inputs") -> str | None:
+    """A sentence that says how many numbers are NaN or infinite, and where the first one is; None where all are finite."""
+    if not (values.is_floating_point() or values.is_complex()) or not values.numel() or values.is_quantized:
+        return None
+    # A sum is finite in almost every case, in one pass and without a mask as large as the data.
+    if bool(torch.isfinite(values.sum(dtype=torch.promote_types(values.dtype, torch.float64)))):
+        return None
+    bad = ~torch.isfinite(values)
+    count = int(bad.sum())
+    if not count:
+        return None
+    rows = bad.reshape(len(values), -1).any(1) if values.ndim else bad.reshape(1)
+    kind = "NaN" if bool(torch.isnan(values).any()) else "infinite"
+    return (
+        f"{what} hold {count:,} {kind} number{'s' if count > 1 else ''} in {int(rows.sum()):,} of {len(rows):,} examples, the "
+        f"first in example {int(rows.nonzero()[0])}: drop these examples or fill the numbers in."
+    )
+
+
+def check_finite(values: Tensor, what: str = "the inputs") -> None:
+    """Refuse numbers that are NaN or infinite.
+
+    Raises:
+        NotFinite: with how many there are, and where the first one is.
+    """
+    problem = not_finite(values, what)
+    if problem:
+        raise NotFinite(problem)

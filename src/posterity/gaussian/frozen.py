@@ -112,6 +112,14 @@ def beside(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[tuple[str,
             yield name, tensor
 
 
+def frozen_fingerprint(model: nn.Module, blocks: Mapping[str, Block]) -> str:
+    """16 hexadecimal digits for all tensors outside the blocks, plain attributes of modules included; empty if there are none."""
+    parts: list[str | Tensor] = []
+    for name, tensor in beside(model, blocks):
+        parts += [f"{name} {tuple(tensor.shape)} {tensor.dtype}", tensor]
+    return fingerprint(parts, digits=16) if parts else ""
+
+
 def dtype_name(x: Tensor) -> str:
     """float32 for torch.float32."""
     return str(x.dtype).removeprefix("torch.")

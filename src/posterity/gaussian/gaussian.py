@@ -17,7 +17,7 @@ from posterity.curvature.hashes import fingerprint
 from posterity.curvature.provenance import Provenance
 from posterity.errors import BlockMismatch
 from posterity.gaussian.card import Card
-from posterity.gaussian.frozen import FrozenState
+from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
 from posterity.gaussian.parts import take_apart
 from posterity.gaussian.spread import Spread
 
@@ -301,6 +301,19 @@ class Gaussian:
     def __repr__(self) -> str:
         kinds = ", ".join(f"{n}: {type(m).__name__} {m.shape[0]}×{m.shape[1]}" for n, m in self.precision.items())
         return f"Gaussian({self.size} parameters, {{{kinds}}})"
+
+
+def with_frozen(gaussian: Gaussian, model: nn.Module, *, signed: bool = True) -> Gaussian:
+    """The Gaussian with the network's present frozen state; `signed` puts its fingerprint into the card, for certificates."""
+    blocks = find_blocks(model, named(gaussian.mean))
+    card = replace(gaussian.card, frozen=frozen_fingerprint(model, blocks)) if signed else gaussian.card
+    return replace(gaussian, frozen=FrozenState.of(model, blocks), card=card)
+
+
+def check_frozen(gaussian: Gaussian, model: nn.Module) -> None:
+    """`FrozenMismatch` if the network computes with anything else beside its blocks than when the Gaussian was made."""
+    if gaussian.frozen.tensors or gaussian.frozen.digests:
+        gaussian.frozen.check(model, find_blocks(model, named(gaussian.mean)))
 
 
 def _digests(mean: Mapping[str, Tensor]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.errors import DidNotConverge, UnsupportedLayer

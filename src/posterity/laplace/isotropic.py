@@ -16,7 +16,7 @@ from posterity.curvature.hashes import fingerprint
 from posterity.curvature.provenance import Provenance, past_of
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Card, Gaussian
-from posterity.laplace.frozen import with_frozen
+from posterity.gaussian.gaussian import with_frozen
 
 log = logging.getLogger("posterity")
 

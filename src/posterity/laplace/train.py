@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, Workers, check_data

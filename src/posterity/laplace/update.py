@@ -29,7 +29,7 @@ from posterity.curvature import Curvature
 from posterity.curvature.provenance import Provenance, matrices_digest, past_of, together
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Gaussian
-from posterity.laplace.frozen import with_frozen
+from posterity.gaussian.gaussian import with_frozen
 from posterity.version import __version__
 
 PerBlock = float | Mapping[str, float]

@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import write_blocks
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating, write_blocks
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.certificate import Certificate, Holdout
+from posterity.pacbayes.certificate import Certificate, Holdout, Spending
 from posterity.pacbayes.certify import rebuilt
 from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import zero_one
 from posterity.pacbayes.methods import KEPT, Case, binomial, bounded
 from posterity.pacbayes.refusals import checked
-from posterity.pacbayes.spending import Spending
 from posterity.version import __version__
 
 

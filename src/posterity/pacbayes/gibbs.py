@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
-from posterity.blocks import find_blocks, named
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating, find_blocks, named
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, Workers, batches
 from posterity.errors import BadData, NoData, NotFinite

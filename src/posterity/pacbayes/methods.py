@@ -10,15 +10,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import Block, write_blocks
-from posterity.blocks.capture import evaluating
+from posterity.blocks import Block, evaluating, write_blocks
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import clopper_pearson, klinv
-from posterity.pacbayes.certificate import PREDICTORS, excess_bound
+from posterity.pacbayes.certificate import PREDICTORS, Spending, excess_bound
 from posterity.pacbayes.gibbs import Portion, drawn_outputs, replicates, zero_one
-from posterity.pacbayes.spending import Spending
 
 Method = Literal["draws", "excess", "prior", "mean"]
 FAMILY: tuple[Method, ...] = ("draws", "excess", "prior", "mean")

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import Basis, JointEigen
 from posterity.bars import bar
-from posterity.blocks import find_blocks, named
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating, find_blocks, named
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.provenance import Provenance
 from posterity.errors import NotFinite

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
-from posterity.blocks import Block
-from posterity.blocks.capture import evaluating
+from posterity.blocks import Block, evaluating
 from posterity.curvature import Categorical
 from posterity.curvature.batches import Batch
 from posterity.curvature.provenance import Provenance
@@ -30,13 +29,13 @@ from posterity.errors import BadData, NoData, UnsupportedLayer
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import Spread
 from posterity.pacbayes.bounds import klinv
+from posterity.pacbayes.certificate import Spending
 from posterity.pacbayes.certify import divergence
 from posterity.pacbayes.draws import DrawnNetwork
 from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import zero_one
 from posterity.pacbayes.optimise import optimise_posterior
 from posterity.pacbayes.refusals import checked
-from posterity.pacbayes.spending import Spending
 from posterity.version import __version__
 
 GAMMA = 0.5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import batches
 from posterity.errors import BadData

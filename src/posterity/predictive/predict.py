@@ -7,13 +7,13 @@ from typing import Literal
 import torch
 from torch import nn
 
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating
 from posterity.checks import check_likelihood, check_network
 from posterity.curvature import Categorical, Likelihood
 from posterity.gaussian import Gaussian
+from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel import Calibration, Link
 from posterity.kernel.links import LINKS
-from posterity.laplace.frozen import check_frozen
 from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.jvp import by_derivatives
 from posterity.predictive.linearised import linearised

@@ -17,10 +17,9 @@ from posterity.curvature import EKFAC, KFOC, Curvature, Data, Estimator, Likelih
 from posterity.curvature.provenance import Provenance, past_of, sign, together
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
-from posterity.gaussian.frozen import FrozenState
+from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
 from posterity.kernel import Calibration
 from posterity.laplace import History, Scales, tune_strength, update
-from posterity.laplace.frozen import frozen_fingerprint
 from posterity.laplace.train import evaluate
 from posterity.laplace.update import Join
 from posterity.pacbayes import Certificate, Landscape, certify, one_number

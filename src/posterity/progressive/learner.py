@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating
 from posterity.curvature import Likelihood
 from posterity.errors import RepeatedTask, UnknownTask
 from posterity.predictive import Prediction

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from posterity.blocks import find_blocks, named, read_blocks
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating, find_blocks, named, read_blocks
 from posterity.curvature import Data, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, DidNotConverge, Inconsistent

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import Block, find_blocks, named, read_blocks
-from posterity.blocks.capture import evaluating
+from posterity.blocks import Block, evaluating, find_blocks, named, read_blocks
 from posterity.curvature import Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import TooLarge

@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating
 from posterity.curvature import Curvature, Data, Likelihood
 from posterity.gaussian import Gaussian
+from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel import Calibration, Choice, FunctionSpace
 from posterity.laplace import History, Scales
-from posterity.laplace.frozen import check_frozen
 from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
 from posterity.predictive.function import in_function_space

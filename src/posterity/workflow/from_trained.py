@@ -9,17 +9,16 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from posterity.blocks import Selection
-from posterity.blocks.capture import evaluating
+from posterity.blocks import Selection, evaluating
 from posterity.checks import admitted, check_estimator, check_network
 from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, Inconsistent
 from posterity.gaussian import Gaussian
+from posterity.gaussian.gaussian import with_frozen
 from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
 from posterity.kernel.leave_one_out import without_themselves
 from posterity.laplace import Scales, isotropic, tune_strength, update
-from posterity.laplace.frozen import with_frozen
 from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.linearised import output_moments
 from posterity.workflow.fit import Fit

@@ -18,11 +18,11 @@ from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoi
 from posterity.curvature.batches import Workers
 from posterity.curvature.provenance import Provenance, sign
 from posterity.gaussian import Gaussian
+from posterity.gaussian.gaussian import check_frozen, with_frozen
 from posterity.kernel import Calibration, FunctionSpace, Link, Networks, Strength, stacked
 from posterity.kernel.jacobian import Rows
 from posterity.kernel.kernels import FLOORS
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
-from posterity.laplace.frozen import check_frozen, with_frozen
 from posterity.laplace.isotropic import head_name
 from posterity.laplace.source import split
 from posterity.workflow.few import (

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bars import track
-from posterity.blocks import find_blocks, named, read_blocks
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating, find_blocks, named, read_blocks
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.errors import NotFinite

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import run_with
-from posterity.blocks.capture import evaluating
+from posterity.blocks import evaluating, run_with
 from posterity.errors import BadData
 
 
@@ -38,7 +37,8 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
                 )
                 stack.callback(hook.remove)
         try:
-            trial(model, args, kwargs)
+            # What the network writes into buffers goes into copies.
+            run_with(model, {name: b.clone() for name, b in model.named_buffers()}, tuple(args), kwargs)
         except Exception:
             pass
         else:
@@ -46,12 +46,6 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
     given = [*_tensors(args), *_tensors(list(kwargs.values()))]
     sentence = _sentence(model, given, last[-1] if last else None)
     return None if sentence is None else BadData(sentence)
-
-
-def trial(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The network's output in a run that leaves no trace: what it writes into buffers goes into copies."""
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    return run_with(model, buffers, tuple(args), kwargs)
 
 
 def _sentence(model: nn.Module, given: list[Tensor], last: tuple[str, nn.Module, list[Tensor]] | None) -> str | None:

@@ -11,7 +11,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.errors import BadData, NotInstalled
-from posterity.laplace.train import Epoch
+from posterity.laplace import Epoch
 from posterity.pacbayes.certificate import Certificate, Holdout
 from posterity.plot.certificates import losses
 from posterity.progressive.metrics import Continual, Judgement

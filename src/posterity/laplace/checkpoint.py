@@ -7,9 +7,9 @@ import hashlib
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,16 +17,27 @@ from torch import Tensor, nn
 from posterity.curvature.batches import Workers
 from posterity.errors import BadCheckpoint
 from posterity.files import write_whole
-
-if TYPE_CHECKING:
-    from posterity.laplace.penalty import PriorPenalty
-    from posterity.laplace.train import Epoch
+from posterity.laplace.objective import PriorPenalty
 
 KEYS = {"seed", "settings", "model", "optimiser", "generators", "torch", "cuda", "epochs", "best", "least", "stale"}
 
 
 SEAL = b"posterity checkpoint 1\n"
 """What a file begins with, before the sha256 of the rest."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of the training history. Losses are mean nats an example."""
+
+    objective: float
+    nll: float
+    accuracy: float
+    validation_nll: float
+    validation_accuracy: float
+    lr: float
+    noise: float | None = None
+    """The noise precision of a regression after the epoch, where it is learned."""
 
 
 class Checkpoint:
@@ -131,8 +142,6 @@ class Checkpoint:
             raise self._bad(error) from error
 
     def _resume(self, state: dict[str, Any]) -> None:
-        from posterity.laplace.train import Epoch
-
         self.epochs = [Epoch(**epoch) for epoch in state["epochs"]]
         self.best, self.least, self.stale = state["best"], state["least"], state["stale"]
         self.best_weights = state["best_weights"]

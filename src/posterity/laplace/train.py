@@ -2,54 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
-from posterity.blocks import evaluating
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, Workers, check_data
-from posterity.curvature.likelihoods import IGNORED
 from posterity.curvature.provenance import Provenance, sign
-from posterity.errors import BadData, NoData, NotFinite
+from posterity.errors import BadData, NotFinite
 from posterity.gaussian import Gaussian
-from posterity.laplace.arriving import NotAtMode, Start, epochs_for, move_to_prior, patience, polish, slope
-from posterity.laplace.checkpoint import Checkpoint
+from posterity.laplace.checkpoint import Checkpoint, Epoch
 from posterity.laplace.isotropic import fitted
-from posterity.laplace.penalty import PriorPenalty
+from posterity.laplace.objective import Goal, Objective, PriorPenalty, Sums, evaluate, map_objective
 from posterity.laplace.source import Source, data_seen, split, start_seen
-
-Objective = Callable[[Tensor, Tensor, int], Tensor]
-"""(mean NLL, ½ quadratic of the prior, N) → what is minimised."""
 
 Augment = Callable[[Tensor], Tensor]
 """New inputs for old, the same number of them: shifted or turned images, say."""
-
 ARRIVED = 0.05
 """A mean objective whose gradient has a smaller norm than this is at its mode, as far as predictions can tell."""
-
 Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One line of the training history. Losses are mean nats an example."""
-
-    objective: float
-    nll: float
-    accuracy: float
-    validation_nll: float
-    validation_accuracy: float
-    lr: float
-    noise: float | None = None
-    """The noise precision of a regression after the epoch, where it is learned."""
+log = logging.getLogger("posterity")
+Start = Literal["prior", "model"]
+STEPS = 1500
+"""Steps of the optimiser that training may take at least: epochs of one batch are no measure of effort."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +57,6 @@ class History:
     def final(self) -> Epoch:
         """The epoch whose weights the network was left with, or the start where none was better."""
         return self.start if self.best < 0 and self.start is not None else self.epochs[self.best]
-
-
-def map_objective(nll: Tensor, half_quadratic: Tensor, count: int) -> Tensor:
-    """−ln posterior, divided by N: the prior counts once per data set, not once per batch."""
-    return nll + half_quadratic / count
 
 
 def train(
@@ -178,7 +157,7 @@ def train(
         halve_after, stop_after = patience(halve_after, batches), patience(stop_after, batches)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optim = optimiser(parameters) if optimiser else torch.optim.Adam(parameters, lr=lr)
-    goal = _Goal(model, parameters, likelihood, penalty, objective, source, workers, clip)
+    goal = Goal(model, parameters, likelihood, penalty, objective, source, workers, clip)
     settings = {
         "the number of examples": source.count,
         "the number held out": 0 if held is None else held.count,
@@ -212,7 +191,7 @@ def train(
         with bars:
             task = bars.add_task("training", total=epochs, completed=len(state.epochs))
             while len(state.epochs) < epochs and state.stale < stop_after:
-                sums = _Sums()
+                sums = Sums()
                 for batch in source.epoch(len(state.epochs)):
                     if augment is not None:
                         batch = _augmented(batch, augment)
@@ -261,7 +240,7 @@ def train(
     return History(tuple(state.epochs), state.best, state.seed, seen, goal.likelihood, slope_left, state.first)
 
 
-def _polished(model: nn.Module, goal: _Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:
+def _polished(model: nn.Module, goal: Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:
     """Down to the mode on all examples at once; the slope that is left, in summed nats, with a warning if it is no mode."""
     model.eval()
     goal.take(Batch.joined(list(source)), where)
@@ -299,73 +278,6 @@ def _augmented(batch: Batch, augment: Augment) -> Batch:
     return replace(batch, positional=(changed, *rest))
 
 
-class _Goal:
-    """The objective of a batch over all workers, with its gradient: what an optimiser calls, once or as often as it likes."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: list[nn.Parameter],
-        likelihood: Likelihood,
-        penalty: PriorPenalty | None,
-        objective: Objective,
-        source: Source,
-        workers: Workers,
-        clip: float | None,
-    ) -> None:
-        self.model, self.parameters, self.likelihood, self.penalty = model, parameters, likelihood, penalty
-        self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
-        self.exact = False
-        """Whether every call takes the prior's force anew for all blocks, as a line search needs it."""
-
-    def take(self, batch: Batch, device: torch.device) -> None:
-        """The coming batch, of which this worker sees its part."""
-        if self.source.number == 0 and (problem := batch.not_finite()):
-            raise NotFinite(problem)
-        if self.source.dealt:
-            self.count, self.batch = int(self.workers.total(batch.count)), batch.to(device)
-        else:
-            self.count, self.batch = batch.count, batch.part(self.workers.rank, self.workers.size).to(device)
-        self.seen: list[tuple[float, float, float]] = []
-        """(objective, mean NLL, accuracy) each time the optimiser asked: first of all before its step."""
-
-    def __call__(self) -> float:
-        for p in self.parameters:
-            p.grad = None
-        outputs, targets = self.likelihood.check(self.batch.outputs(self.model), self.batch.targets)
-        self.outputs = outputs.numel() // max(1, len(outputs))
-        nll = self.likelihood.nll(outputs, targets) / self.count
-        forces, value = ({}, 0.0) if self.penalty is None else self.penalty.forces(self.exact)
-        # The objective tells how much the prior counts; its gradient is at hand and need not be found by autograd.
-        half = torch.full_like(nll, value, requires_grad=self.penalty is not None)
-        right = _right(outputs, targets)
-        size = self.workers.size
-        if size > 1:
-            # Values of the whole batch, everywhere; gradients of this worker's part, which add up below.
-            both = torch.stack((nll.detach().double(), torch.as_tensor(right, device=nll.device).double()))
-            total = self.workers.sum(both)
-            nll, right = nll + (total[0].to(nll) - nll).detach(), float(total[1])
-        loss = self.objective(nll, half, self.source.count)
-        found = loss.item()
-        if not math.isfinite(found):
-            problem = self.batch.not_finite()
-            raise NotFinite(
-                problem
-                or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {found}: lower lr, or clip."
-            )
-        loss.backward()
-        if size > 1:
-            for p in self.parameters:
-                if p.grad is not None:
-                    p.grad = self.workers.sum(p.grad)
-        if self.penalty is not None and half.grad is not None:
-            self.penalty.pull(forces, half.grad.item())
-        if self.clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.clip)
-        self.seen.append((found, nll.item(), right / self.count))
-        return found
-
-
 @torch.no_grad()
 def agree(model: nn.Module, workers: Workers) -> None:
     """The first worker's weights and statistics, on all."""
@@ -383,55 +295,6 @@ def share_statistics(model: nn.Module, workers: Workers) -> None:
                 tensor.copy_(workers.sum(tensor) / workers.size)
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, batches: Iterable[Batch], likelihood: Likelihood) -> tuple[float, float]:
-    """Mean NLL and accuracy (NaN for regression) in evaluation mode."""
-    sums = _Sums()
-    device = next(model.parameters()).device
-    with evaluating(model):
-        for batch in batches:
-            outputs, targets = likelihood.check(batch.to(device).outputs(model), batch.targets.to(device))
-            nll = float(likelihood.nll(outputs, targets)) / batch.count
-            sums.add(batch.count, nll, nll, _right(outputs, targets) / batch.count)
-    if not sums.count:
-        raise NoData("the validation data held no example.")
-    return sums.nll, sums.accuracy
-
-
-class _Sums:
-    """Means over an epoch, each batch by its size."""
-
-    def __init__(self) -> None:
-        self.count, self.totals = 0, [0.0, 0.0, 0.0]
-
-    def add(self, count: int, *means: float) -> None:
-        self.count += count
-        self.totals = [total + count * mean for total, mean in zip(self.totals, means, strict=True)]
-
-    @property
-    def objective(self) -> float:
-        return self.totals[0] / self.count
-
-    @property
-    def nll(self) -> float:
-        return self.totals[1] / self.count
-
-    @property
-    def accuracy(self) -> float:
-        return self.totals[2] / self.count
-
-
-def _right(outputs: Tensor, targets: Tensor) -> float:
-    """How many examples are right, where targets are classes; of an example with many targets, the share of those that count."""
-    if targets.is_floating_point():
-        return math.nan
-    counted = (targets != IGNORED).flatten(1) if targets.ndim > 1 else torch.ones_like(targets, dtype=torch.bool)
-    right = (outputs.argmax(-1) == targets).view_as(counted) & counted
-    if targets.ndim == 1:
-        return float(right.sum())
-    return float((right.sum(1) / counted.sum(1).clamp_min(1)).sum())
-
-
 def _line(epoch: Epoch) -> str:
     held = (
         ""
@@ -439,3 +302,39 @@ def _line(epoch: Epoch) -> str:
         else f"  held out {epoch.validation_nll:.4f}/{epoch.validation_accuracy:.3f}"
     )
     return f"nll {epoch.nll:.4f}  acc {epoch.accuracy:.3f}{held}"
+
+
+class NotAtMode(UserWarning):
+    """Training ended where the objective still has a slope: curvature and leave-one-out speak of a mode."""
+
+
+def epochs_for(batches: int) -> int:
+    """At least a hundred epochs, and enough for `STEPS` steps."""
+    return max(100, math.ceil(STEPS / max(1, batches)))
+
+
+def patience(epochs: int, batches: int) -> int:
+    """A number of epochs without progress, for epochs of few batches: at least ten times as many steps."""
+    return max(epochs, math.ceil(10 * epochs / max(1, batches)))
+
+
+def move_to_prior(model: nn.Module, prior: Gaussian) -> bool:
+    """Write a learned prior's mean into the network. A prior around zero says nothing of where to start."""
+    if not any(bool(mean.any()) for mean in prior.mean.values()):
+        return False
+    prior.write_to(model, frozen=False)
+    log.info("training starts at the prior's mean")
+    return True
+
+
+def polish(parameters: Iterable[nn.Parameter], objective: Callable[[], float], steps: int) -> None:
+    """L-BFGS on all examples at once: from near a mode to the mode."""
+    optimiser = torch.optim.LBFGS(
+        list(parameters), max_iter=steps, history_size=20, line_search_fn="strong_wolfe", tolerance_grad=1e-9
+    )
+    optimiser.step(objective)
+
+
+def slope(parameters: Iterable[nn.Parameter]) -> float:
+    """The norm of the objective's gradient, as the last backward pass left it."""
+    return math.sqrt(sum(float(p.grad.double().square().sum()) for p in parameters if p.grad is not None))

@@ -19,7 +19,7 @@ from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, LeftOut, Link, Networks, calibrate, folds_of, outputs_at
 from posterity.kernel.choose import HALVES
-from posterity.laplace.penalty import PriorPenalty
+from posterity.laplace.objective import PriorPenalty
 from posterity.workflow.few import Examples
 
 STEPS, LR, DROPPED = 100, 2e-3, 0.5

@@ -1,17 +1,26 @@
-"""The pull of the prior on a network in training: ½(θ−θ₀)ᵀP(θ−θ₀) and its gradient, cheap also for large networks."""
+"""What training minimises: the mean NLL, and ½(θ−θ₀)ᵀP(θ−θ₀) of the prior with its gradient, cheap also for large networks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from posterity.algebra import Floored, Kronecker, Matrix, ScaledIdentity
-from posterity.blocks import find_blocks, named
+from posterity.blocks import evaluating, find_blocks, named
+from posterity.curvature import Likelihood
+from posterity.curvature.batches import Batch, Workers
 from posterity.curvature.hashes import fingerprint
+from posterity.curvature.likelihoods import IGNORED
+from posterity.errors import NoData, NotFinite
 from posterity.gaussian import Gaussian
+from posterity.laplace.source import Source
+
+Objective = Callable[[Tensor, Tensor, int], Tensor]
+"""(mean NLL, ½ quadratic of the prior, N) → what is minimised."""
 
 CHEAP = 1 << 31
 """Multiplications of all blocks' products (a twentieth of a second) up to which every step takes them anew."""
@@ -124,6 +133,127 @@ class PriorPenalty:
             raise ValueError("the prior's forces have another shape")
         like = next(iter(self.parameters.values()))
         self.step, self.rest = int(state["step"]), {name: x.to(like) for name, x in rest.items()}
+
+
+def map_objective(nll: Tensor, half_quadratic: Tensor, count: int) -> Tensor:
+    """−ln posterior, divided by N: the prior counts once per data set, not once per batch."""
+    return nll + half_quadratic / count
+
+
+class Goal:
+    """The objective of a batch over all workers, with its gradient: what an optimiser calls, once or as often as it likes."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: list[nn.Parameter],
+        likelihood: Likelihood,
+        penalty: PriorPenalty | None,
+        objective: Objective,
+        source: Source,
+        workers: Workers,
+        clip: float | None,
+    ) -> None:
+        self.model, self.parameters, self.likelihood, self.penalty = model, parameters, likelihood, penalty
+        self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
+        self.exact = False
+        """Whether every call takes the prior's force anew for all blocks, as a line search needs it."""
+
+    def take(self, batch: Batch, device: torch.device) -> None:
+        """The coming batch, of which this worker sees its part."""
+        if self.source.number == 0 and (problem := batch.not_finite()):
+            raise NotFinite(problem)
+        if self.source.dealt:
+            self.count, self.batch = int(self.workers.total(batch.count)), batch.to(device)
+        else:
+            self.count, self.batch = batch.count, batch.part(self.workers.rank, self.workers.size).to(device)
+        self.seen: list[tuple[float, float, float]] = []
+        """(objective, mean NLL, accuracy) each time the optimiser asked: first of all before its step."""
+
+    def __call__(self) -> float:
+        for p in self.parameters:
+            p.grad = None
+        outputs, targets = self.likelihood.check(self.batch.outputs(self.model), self.batch.targets)
+        self.outputs = outputs.numel() // max(1, len(outputs))
+        nll = self.likelihood.nll(outputs, targets) / self.count
+        forces, value = ({}, 0.0) if self.penalty is None else self.penalty.forces(self.exact)
+        # The objective tells how much the prior counts; its gradient is at hand and need not be found by autograd.
+        half = torch.full_like(nll, value, requires_grad=self.penalty is not None)
+        right = _right(outputs, targets)
+        size = self.workers.size
+        if size > 1:
+            # Values of the whole batch, everywhere; gradients of this worker's part, which add up below.
+            both = torch.stack((nll.detach().double(), torch.as_tensor(right, device=nll.device).double()))
+            total = self.workers.sum(both)
+            nll, right = nll + (total[0].to(nll) - nll).detach(), float(total[1])
+        loss = self.objective(nll, half, self.source.count)
+        found = loss.item()
+        if not math.isfinite(found):
+            problem = self.batch.not_finite()
+            raise NotFinite(
+                problem
+                or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {found}: lower lr, or clip."
+            )
+        loss.backward()
+        if size > 1:
+            for p in self.parameters:
+                if p.grad is not None:
+                    p.grad = self.workers.sum(p.grad)
+        if self.penalty is not None and half.grad is not None:
+            self.penalty.pull(forces, half.grad.item())
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        self.seen.append((found, nll.item(), right / self.count))
+        return found
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, batches: Iterable[Batch], likelihood: Likelihood) -> tuple[float, float]:
+    """Mean NLL and accuracy (NaN for regression) in evaluation mode."""
+    sums = Sums()
+    device = next(model.parameters()).device
+    with evaluating(model):
+        for batch in batches:
+            outputs, targets = likelihood.check(batch.to(device).outputs(model), batch.targets.to(device))
+            nll = float(likelihood.nll(outputs, targets)) / batch.count
+            sums.add(batch.count, nll, nll, _right(outputs, targets) / batch.count)
+    if not sums.count:
+        raise NoData("the validation data held no example.")
+    return sums.nll, sums.accuracy
+
+
+class Sums:
+    """Means over an epoch, each batch by its size."""
+
+    def __init__(self) -> None:
+        self.count, self.totals = 0, [0.0, 0.0, 0.0]
+
+    def add(self, count: int, *means: float) -> None:
+        self.count += count
+        self.totals = [total + count * mean for total, mean in zip(self.totals, means, strict=True)]
+
+    @property
+    def objective(self) -> float:
+        return self.totals[0] / self.count
+
+    @property
+    def nll(self) -> float:
+        return self.totals[1] / self.count
+
+    @property
+    def accuracy(self) -> float:
+        return self.totals[2] / self.count
+
+
+def _right(outputs: Tensor, targets: Tensor) -> float:
+    """How many examples are right, where targets are classes; of an example with many targets, the share of those that count."""
+    if targets.is_floating_point():
+        return math.nan
+    counted = (targets != IGNORED).flatten(1) if targets.ndim > 1 else torch.ones_like(targets, dtype=torch.bool)
+    right = (outputs.argmax(-1) == targets).view_as(counted) & counted
+    if targets.ndim == 1:
+        return float(right.sum())
+    return float((right.sum(1) / counted.sum(1).clamp_min(1)).sum())
 
 
 def _cost(precision: Matrix) -> int:

@@ -20,8 +20,8 @@ from watching import (
 )
 
 from posterity.blocks import base, convolution, find_blocks, read_blocks
-from posterity.blocks.base import RowMoment, gram
 from posterity.blocks.convolution import _Bands, _Patches
+from posterity.blocks.linear import RowMoment, gram
 from posterity.curvature import base as curvature_base
 
 every_layer = pytest.mark.parametrize("kind", EVERY)

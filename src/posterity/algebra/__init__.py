@@ -3,8 +3,7 @@
 from posterity.algebra.base import Frame, Matrix
 from posterity.algebra.checks import eigenvectors, is_large
 from posterity.algebra.dense import DenseMatrix
-from posterity.algebra.diagonal import DiagonalMatrix, ScaledIdentity, scaled_identity
-from posterity.algebra.eigen import Basis, JointEigen
+from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, scaled_identity
 from posterity.algebra.floored import Floored, as_floored, frame_error, in_one_frame
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error

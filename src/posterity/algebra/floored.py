@@ -21,8 +21,7 @@ from torch import Tensor
 from posterity.algebra.base import Frame, Matrix
 from posterity.algebra.checks import eigenvectors, is_large
 from posterity.algebra.dense import DenseMatrix
-from posterity.algebra.diagonal import DiagonalMatrix, ScaledIdentity, scaled_identity
-from posterity.algebra.eigen import Basis, JointEigen
+from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, scaled_identity
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.nearest import nearest
 from posterity.errors import EmptySum, NotExact

@@ -18,8 +18,7 @@ from posterity.algebra import checks
 from posterity.algebra.base import Frame, Matrix, per_matrix
 from posterity.algebra.checks import eigenvectors, is_large
 from posterity.algebra.dense import DenseMatrix, plus_identity
-from posterity.algebra.diagonal import ScaledIdentity
-from posterity.algebra.eigen import Basis, JointEigen
+from posterity.algebra.diagonal import Basis, JointEigen, ScaledIdentity
 from posterity.errors import EmptySum, NotExact, SizeMismatch, TooLarge
 
 DENSE_LIMIT = 4096

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.eigen import JointEigen
+from posterity.algebra.diagonal import JointEigen
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.errors import SizeMismatch
 

@@ -1,7 +1,6 @@
 """A layer's weight and bias seen as one matrix: finding, reading, writing and watching a network's blocks."""
 
-from posterity.blocks.base import Block, Layer, Moment
-from posterity.blocks.capture import Call, Recorder
+from posterity.blocks.base import Block, Call, Layer, Moment, Recorder
 from posterity.blocks.embedding import EmbeddingLayer
 from posterity.blocks.linear import LinearLayer, TransposedLinearLayer
 from posterity.blocks.network import (

@@ -1,27 +1,32 @@
-"""The interface of a layer: its weights as one matrix, its calls as rows of inputs and gradients. A block is a layer by name."""
+"""A layer as one matrix, a block (a layer by name), and the calls of blocks while a network runs.
+
+Watching a network, no parameter takes part in the backward pass and nothing is written into the network, so a pass costs the
+gradients of activations and no more. What a block needs is handed over as soon as its gradient is there, and then let go.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.errors import BatchLost
+from posterity.errors import BatchLost, ChangedInput, UnreachedBlock
 
 CHUNK = 1 << 24
 """Entries of a temporary (64 MB in float32) beyond which work on a batch goes piece by piece."""
 
-LARGE = 1024
-"""Columns from which a second moment is summed in the network's precision: in float64 a ResNet-50's would take 1.3 GB.
+FEW = 8
+"""Up to this many positions an example, products of pairs of rows are cheaper than gradients written out."""
 
-Rounding then grows by one part in 10⁷ of the largest entries with the root of the number of batches."""
+CACHED = 1 << 20
+"""Entries (4 MB in float32) that a processor's cache holds."""
 
-HALVED = 512
-"""Columns from which a symmetric product is multiplied out on and below the diagonal only."""
+Expand = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -118,112 +123,6 @@ class Moment(ABC):
         """
 
 
-class RowMoment(Moment):
-    """By one product of the input rows. O(rows · inp²).
-
-    Rows wait until there are half as many as columns: a product of few rows is all memory traffic.
-    """
-
-    def __init__(self, bias: bool) -> None:
-        super().__init__()
-        self.bias = bias
-        self.total: Tensor | None = None
-        self.waiting: list[Tensor] = []
-        self.waiting_rows = 0
-
-    def add(self, a: Float[Tensor, "rows features"]) -> None:
-        self.rows += len(a)
-        enough = min(a.shape[1] // 2, CHUNK // a.shape[1])
-        if not self.waiting and len(a) >= enough:
-            self._sum(a)
-            return
-        self.waiting.append(a.clone())  # a loader may use one buffer for every batch
-        self.waiting_rows += len(a)
-        if self.waiting_rows >= enough:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self.waiting:
-            self._sum(torch.cat(self.waiting))
-            self.waiting, self.waiting_rows = [], 0
-
-    def _sum(self, a: Float[Tensor, "rows features"]) -> None:
-        n = a.shape[1]
-        if self.total is None:
-            dtype = sum_dtype(n + self.bias, a.dtype)
-            self.total = torch.zeros(n + self.bias, n + self.bias, dtype=dtype, device=a.device)
-        add_gram(self.total[:n, :n], a)
-        if self.bias:
-            self.total[n, :n] += a.sum(0)
-            self.total[n, n] += len(a)
-
-    def matrix(self) -> Float[Tensor, "inp inp"]:
-        self._flush()
-        assert self.total is not None
-        n = len(self.total) - self.bias
-        mirror(self.total[:n, :n])
-        if self.bias:
-            self.total[:-1, -1] = self.total[-1, :-1]
-        return self.total if len(self.total) >= LARGE else self.total.clone()
-
-
-def sum_dtype(side: int, rows: torch.dtype) -> torch.dtype:
-    """What a second moment of so many columns is summed in, from rows of this precision."""
-    return rows if side >= LARGE else torch.float64
-
-
-def add_gram(total: Float[Tensor, "n n"], x: Float[Tensor, "rows n"]) -> None:
-    """Add xᵀx, in place. From `HALVED` columns on only blocks on and below the diagonal: `mirror` fills the others in."""
-    n = x.shape[1]
-    if n < HALVED:
-        _add_product(total, x, x)
-        return
-    half = n // 2
-    add_gram(total[:half, :half], x[:, :half])
-    add_gram(total[half:, half:], x[:, half:])
-    _add_product(total[half:, :half], x[:, half:], x[:, :half])
-
-
-def _add_product(total: Tensor, x: Float[Tensor, "rows n"], y: Float[Tensor, "rows m"]) -> None:
-    if total.dtype == x.dtype:
-        total.addmm_(x.T, y)
-    else:
-        total += x.T @ y
-
-
-def mirror(total: Float[Tensor, "n n"]) -> None:
-    """Make a sum by `add_gram` symmetric to the last bit, in place."""
-    n = len(total)
-    if n < HALVED:
-        # A product of a matrix with itself is not, where the processor sums its parts in another order.
-        total.copy_(symmetrised(total))
-        return
-    half = n // 2
-    mirror(total[:half, :half])
-    mirror(total[half:, half:])
-    total[:half, half:] = total[half:, :half].T
-
-
-def gram(x: Float[Tensor, "rows n"], y: Float[Tensor, "rows n"] | None = None) -> Float[Tensor, "n n"]:
-    """xᵀx, or an xᵀy known to be symmetric. From `HALVED` columns on only half of it is multiplied out."""
-    y = x if y is None else y
-    n = x.shape[1]
-    if n < HALVED:
-        return x.T @ y
-    half = n // 2
-    result = x.new_empty(n, n)
-    result[:half, :half] = gram(x[:, :half], y[:, :half])
-    result[half:, half:] = gram(x[:, half:], y[:, half:])
-    torch.mm(x[:, half:].T, y[:, :half], out=result[half:, :half])
-    result[:half, half:] = result[half:, :half].T
-    return result
-
-
-def symmetrised(x: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
-    """A matrix that is symmetric but for rounding, made exactly so: products of single precision are not."""
-    return (x + x.T).div_(2)
-
-
 def with_ones(rows: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n1"]:
     return torch.cat((rows, rows.new_ones(*rows.shape[:-1], 1)), -1)
 
@@ -249,3 +148,131 @@ def batch_lost(x: Tensor, examples: int, name: str) -> BatchLost:
 def accumulating(x: Tensor) -> Tensor:
     """Sums over data need float32 or better, whatever precision the network runs in."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+@dataclass
+class Call:
+    """One call of a block: its input, and its output gradient once the backward pass has reached it."""
+
+    a: Tensor | None
+    s: Tensor | None = None
+    version: int = 0
+    """How often the input had been changed in place when the layer read it."""
+
+
+@dataclass
+class Recorder:
+    """Collects the calls of one batch.
+
+    `on_input(name, a)` is called at every call going forward; `on_gradient(name, calls)` of each block once, going back,
+    when all its calls have their gradients (a module applied twice has two calls).
+    """
+
+    examples: int
+    on_input: Callable[[str, Tensor], None]
+    on_gradient: Callable[[str, list[Call]], None]
+    keep_inputs: bool = True
+    calls: dict[str, list[Call]] = field(default_factory=dict)
+    anchor: Tensor = field(default_factory=lambda: torch.zeros((), requires_grad=True))
+
+    def tap(self, name: str, layer: Layer, a: Tensor, out: Tensor, expand: Expand | None = None) -> Tensor:
+        """Note a call of block `name` with input `a`; returns `out`, which the network must go on with."""
+        a, out = layer.spread(a.detach(), out, self.examples)
+        a = layer.by_example(accumulating(a) if a.is_floating_point() else a, self.examples, name)
+        self.on_input(name, a)
+        call = Call(a if self.keep_inputs else None, version=version_of(a))
+        self.calls.setdefault(name, []).append(call)
+
+        def arrived(s: Tensor) -> None:
+            s = accumulating(s.detach())
+            call.s = layer.by_example(expand(s) if expand else s, self.examples, name)
+            if all(c.s is not None for c in self.calls[name]):
+                self._hand_over(name)
+
+        # A view cannot be marked as changed in place inside a custom function; one copy settles it.
+        return _Tap.apply(out.clone() if out._is_view() else out, self.anchor, arrived)
+
+    def backward(self, outputs: Tensor, residual: Tensor, again: bool) -> None:
+        """Send `residual` back through the network. `again` keeps the graph for another one."""
+        if changed := [
+            n for n, cs in self.calls.items() if any(c.a is not None and version_of(c.a) != c.version for c in cs)
+        ]:
+            raise ChangedInput(
+                f"the inputs of {changed} were changed in place after the layers had read them (as by x += layer(x)): "
+                "write x = x + layer(x), or leave these blocks out with blocks=..."
+            )
+        if not outputs.requires_grad:
+            raise UnreachedBlock(
+                f"no gradient leads from the network's output back to {list(self.calls)}: the network ran without automatic "
+                "differentiation (torch.no_grad, torch.inference_mode, or a detach inside it)."
+            )
+        torch.autograd.grad(outputs, self.anchor, residual, retain_graph=again, allow_unused=True)
+        # A call the loss does not depend on got no gradient: it contributes nothing.
+        for name, calls in self.calls.items():
+            if any(c.s is not None for c in calls):
+                self._hand_over(name)
+
+    def _hand_over(self, name: str) -> None:
+        self.on_gradient(name, [c for c in self.calls[name] if c.s is not None])
+        for call in self.calls[name]:
+            call.s = None
+
+
+def version_of(a: Tensor) -> int:
+    """Inference tensors keep no count, and cannot be changed where gradients are taken."""
+    return 0 if a.is_inference() else a._version
+
+
+class _Tap(torch.autograd.Function):
+    """The identity, which reports the gradient on its way back.
+
+    The anchor makes the output part of the graph even where nothing before it is. Marking the output as changed in place,
+    instead of returning a view, lets an in-place activation follow: the gradient heard is the one before it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, anchor: Tensor, arrived: Callable[[Tensor], None]) -> Tensor:
+        ctx.mark_dirty(out)
+        ctx.arrived = arrived
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        ctx.arrived(grads[0])
+        return grads[0], None, None
+
+
+def gradients(block: Block, calls: list[Call], pieces: int | None = None) -> Iterator[Tensor]:
+    """Gradient matrices [n, out, inp] of a batch, a bounded piece at a time; the calls of an example are summed."""
+    layer = block.layer
+    n = len(tensors(calls[0])[0])
+    step = pieces or max(1, CHUNK // (layer.out * layer.inp))
+    for start in range(0, n, step):
+        parts = [layer.gradients(*(x[start : start + step] for x in tensors(call))) for call in calls]
+        yield parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+
+
+def rows(block: Block, calls: list[Call]) -> tuple[Tensor, Tensor]:
+    """All positions of a batch as input and gradient rows [n, t, inp] and [n, t, out]; calls one behind the other."""
+    parts = [block.layer.rows(*tensors(call)) for call in calls]
+    return torch.cat([a for a, _ in parts], 1), torch.cat([s for _, s in parts], 1)
+
+
+def positions(block: Block, calls: list[Call]) -> int:
+    return sum(block.layer.positions(*tensors(call)) for call in calls)
+
+
+def tensors(call: Call) -> tuple[Tensor, Tensor]:
+    """A call's input and its gradient, both there."""
+    assert call.a is not None
+    assert call.s is not None
+    return call.a, call.s
+
+
+def summed_squares(a: Float[Tensor, "n t inp"], s: Float[Tensor, "n t out"]) -> Float[Tensor, "out inp"]:
+    """Σ_n G_n² with G_n = Σ_t s_t a_tᵀ, as one product: the square of a sum is a sum over pairs of positions."""
+    t = a.shape[1]
+    first, second = torch.triu_indices(t, t, device=a.device)
+    twice = torch.where(first == second, 1.0, 2.0).to(s.dtype)
+    gradient_pairs = s[:, first] * s[:, second] * twice[:, None]
+    return gradient_pairs.flatten(0, 1).T @ (a[:, first] * a[:, second]).flatten(0, 1)

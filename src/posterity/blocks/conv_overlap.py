@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.blocks.base import Moment, symmetrised
+from posterity.blocks.base import Moment
+from posterity.blocks.linear import symmetrised
 
 BAND_LIMIT = 1 << 24
 """Entries of the band of row products beyond which it is not kept (128 MB in float64)."""

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks.base import CHUNK, Layer, Moment, RowMoment, batch_lost, with_ones
+from posterity.blocks.base import CHUNK, Layer, Moment, batch_lost, with_ones
 from posterity.blocks.conv_overlap import BandMoment, Window
-from posterity.blocks.linear import joined, split
+from posterity.blocks.linear import RowMoment, joined, split
 
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 

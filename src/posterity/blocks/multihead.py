@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posterity.blocks.base import Layer
-from posterity.blocks.capture import Recorder
+from posterity.blocks.base import Layer, Recorder
 
 Parts = tuple[tuple[str, Layer] | None, tuple[str, Layer] | None]
 """In- and out-projection as named blocks, None where one is not watched."""

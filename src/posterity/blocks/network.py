@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
-from posterity.blocks.base import Block, Layer
-from posterity.blocks.capture import Recorder
+from posterity.blocks.base import Block, Layer, Recorder
 from posterity.blocks.convolution import ConvolutionLayer
 from posterity.blocks.elementwise import ElementwiseLayer
 from posterity.blocks.embedding import EmbeddingLayer

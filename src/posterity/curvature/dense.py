@@ -8,7 +8,8 @@ import torch
 
 from posterity.algebra import DenseMatrix, Matrix
 from posterity.blocks import Block, Call
-from posterity.curvature.base import Accumulator, Estimator, gradients
+from posterity.blocks.base import gradients
+from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.batches import Workers
 from posterity.errors import TooLarge
 

@@ -8,17 +8,8 @@ import torch
 
 from posterity.algebra import DiagonalMatrix, Matrix
 from posterity.blocks import Block, Call
-from posterity.curvature.base import (
-    CACHED,
-    FEW,
-    Accumulator,
-    Estimator,
-    gradients,
-    positions,
-    rows,
-    summed_squares,
-    tensors,
-)
+from posterity.blocks.base import CACHED, FEW, gradients, positions, rows, summed_squares, tensors
+from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.batches import Workers
 
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from posterity.algebra import Basis, JointEigen, Kronecker, Matrix, eigenvectors, is_large
 from posterity.blocks import Block, Call, Moment
-from posterity.blocks.base import RowMoment, sum_dtype
-from posterity.curvature.base import CACHED, FEW, Accumulator, Estimator, gradients, positions, rows, summed_squares
+from posterity.blocks.base import CACHED, FEW, gradients, positions, rows, summed_squares
+from posterity.blocks.linear import RowMoment, sum_dtype
+from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.batches import Workers
 from posterity.curvature.diagonal import Squares
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from posterity.algebra import Kronecker, KroneckerSum, Matrix, mixing_weights, nearest
 from posterity.blocks import Block, Call
-from posterity.blocks.base import gram, mirror, sum_dtype
-from posterity.curvature.base import Accumulator, Estimator, gradients, positions, rows
+from posterity.blocks.base import gradients, positions, rows
+from posterity.blocks.linear import gram, mirror, sum_dtype
+from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.batches import Workers
 from posterity.curvature.diagonal import Squares
 

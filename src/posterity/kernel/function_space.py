@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -43,18 +44,27 @@ class FunctionSpace:
     likelihood: Likelihood
     link: Link = "probit"
 
-    def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> Iterator[list[Moments]]:
-        """Batch by batch, each member's normal outputs, and those of the loose posterior that scores unknown inputs."""
-        loose = self.choice.loose
-        for batch in inputs:
-            new = self.jacobian(model, [batch])
-            outside = None if loose is None else 0.0
-            found = [Moments(m.weight, *m.posterior.moments(new), m.calibration, outside) for m in self.choice.members]
-            if self.choice.networks is not None:
-                found += _of_networks(self.choice.networks, model, batch)
-            if loose is not None:
-                found.append(Moments(0.0, *loose.moments(new), Calibration(), 1.0))
-            yield found
+    def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> list[Moments]:
+        """Each member's normal outputs, and those of the loose posterior that scores unknown inputs. A batch at a time."""
+        parts = zip(*(self._moments(model, batch) for batch in inputs), strict=True)
+        return [
+            replace(
+                members[0],
+                mean=torch.cat([m.mean for m in members]),
+                covariance=torch.cat([m.covariance for m in members]),
+            )
+            for members in parts
+        ]
+
+    def _moments(self, model: nn.Module, batch: Batch) -> list[Moments]:
+        new, loose = self.jacobian(model, [batch]), self.choice.loose
+        outside = None if loose is None else 0.0
+        found = [Moments(m.weight, *m.posterior.moments(new), m.calibration, outside) for m in self.choice.members]
+        if self.choice.networks is not None:
+            found += _of_networks(self.choice.networks, model, batch)
+        if loose is not None:
+            found.append(Moments(0.0, *loose.moments(new), Calibration(), 1.0))
+        return found
 
     def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
         """Outputs at the point of linearisation, and how they depend on the weights."""

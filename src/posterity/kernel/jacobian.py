@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import DenseMatrix, DiagonalMatrix, JointEigen, Matrix, ScaledIdentity, as_floored, is_large
 from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, named, watched, write_blocks
-from posterity.curvature.base import gradients, positions, rows, tensors
+from posterity.blocks.base import gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
 

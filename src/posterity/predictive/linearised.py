@@ -11,15 +11,14 @@ from torch import Tensor, nn
 
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call, Recorder, find_blocks, named, watched, write_blocks
+from posterity.blocks.base import positions, rows
 from posterity.curvature import Categorical, Likelihood
-from posterity.curvature.base import positions, rows
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotExact
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Link, Moments, normal_draws
 from posterity.kernel.jacobian import rows_are_cheaper, turned_rows
-from posterity.predictive.function import from_moments
-from posterity.predictive.prediction import Prediction
+from posterity.predictive.prediction import Prediction, from_moments
 
 PIECE = 1 << 20
 """Entries of gradients at a time (8 MB in float64): while they are whitened and multiplied they stay in the cache."""

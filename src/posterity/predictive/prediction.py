@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.errors import BadData
+from posterity.kernel import Link, Moments, link, normal_draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,63 @@ def from_outputs(
             raise BadData(f"no predictive is known for {likelihood}")
     # Rounding, or a closed form beside sampled draws, can leave a hair below zero.
     return Prediction(average, (total - within).clamp_min(0), torch.minimum(within, total), likelihood, logits, kept)
+
+
+def from_moments(
+    moments: Sequence[Moments],
+    likelihood: Likelihood,
+    kind: Link,
+    samples: int = 100,
+    generator: torch.Generator | None = None,
+) -> Prediction:
+    """A prediction from normal outputs: of one posterior, or of several averaged by their weights.
+
+    The share of uncertainty that more data would settle is measured over `samples` draws of the outputs.
+    """
+    if isinstance(likelihood, GaussianNoise):
+        return _regression(moments, likelihood)
+    entropy = binary_entropy if isinstance(likelihood, Bernoulli) else categorical_entropy
+    probs, unknown, logits = (torch.zeros_like(moments[0].mean) for _ in range(3))
+    within = torch.zeros_like(entropy(probs))
+    shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
+    for m, strange in zip(moments, shares, strict=True):
+        if strange > 0:
+            # Scores for unknown inputs want the covariance as it is: the temperature is for probabilities.
+            closed = "probit" if kind == "sampled" else kind
+            unknown = unknown + strange / sum(shares) * link(m.mean, m.covariance, likelihood, closed)
+        if m.weight == 0:
+            continue
+        tau, t = m.calibration.tau, m.calibration.temperature
+        mean, covariance = m.mean / t, tau * m.covariance / t**2
+        probs = probs + m.weight * link(mean, covariance, likelihood, kind, samples=samples, generator=generator)
+        draws = normal_draws(mean, covariance, samples, generator)
+        single = draws.sigmoid() if isinstance(likelihood, Bernoulli) else draws.softmax(-1)
+        within = within + m.weight * entropy(single).mean(0)
+        logits = logits + m.weight * m.mean
+    total = entropy(probs)
+    # A closed form beside sampled draws can leave a hair below zero.
+    epistemic, aleatoric = (total - within).clamp_min(0), torch.minimum(within, total)
+    return Prediction(probs, epistemic, aleatoric, likelihood, logits, unknown=entropy(unknown))
+
+
+def _regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Prediction:
+    mean = torch.stack([m.weight * m.mean for m in moments]).sum(0)
+    spread = torch.stack(
+        [
+            m.weight * (m.calibration.tau * m.covariance.diagonal(dim1=-2, dim2=-1) + (m.mean - mean).square())
+            for m in moments
+        ]
+    ).sum(0)
+    untempered = torch.stack([m.weight * m.covariance.diagonal(dim1=-2, dim2=-1) for m in moments]).sum(0)
+    noise = torch.full_like(mean, 1 / likelihood.value)
+    return Prediction(
+        mean,
+        spread.clamp_min(0),
+        noise,
+        likelihood,
+        mean,
+        unknown=untempered.clamp_min(0).sum(-1),
+    )
 
 
 def categorical_entropy(p: Tensor) -> Tensor:

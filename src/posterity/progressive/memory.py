@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posterity.blocks.capture import version_of
+from posterity.blocks.base import version_of
 from posterity.errors import ChangedInput
 
 Given = tuple[Tensor, int]

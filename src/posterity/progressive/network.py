@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import run_with
-from posterity.blocks.capture import version_of
+from posterity.blocks.base import version_of
 from posterity.errors import LateralMismatch
 from posterity.progressive.column import Column, is_frozen
 from posterity.progressive.draws import Draws

@@ -16,8 +16,8 @@ from posterity.kernel import Calibration, Choice, FunctionSpace
 from posterity.laplace import History, Scales
 from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
-from posterity.predictive.function import in_function_space
 from posterity.predictive.inputs import Inputs, input_batches
+from posterity.predictive.prediction import from_moments
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,9 @@ class Fit:
             check_frozen(self.posterior, self.model)
             inputs = input_batches(x, batch_size, next(self.model.parameters()).device)
             with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
-                return in_function_space(self.model, self.function, inputs, generator=generator)
+                moments = self.function.moments(self.model, inputs)
+                found = from_moments(moments, self.function.likelihood, self.function.link, generator=generator)
+                return found.to(next(self.model.parameters()).dtype)
         given: dict[str, Any] = {"batch_size": batch_size, "generator": generator} | options
         if method != "sampled":
             given = {"calibration": self.calibration} | given

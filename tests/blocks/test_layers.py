@@ -19,10 +19,9 @@ from watching import (
     watch,
 )
 
-from posterity.blocks import base, convolution, find_blocks, read_blocks
+from posterity.blocks import base, convolution, find_blocks, linear, read_blocks
 from posterity.blocks.convolution import _Bands, _Patches
 from posterity.blocks.linear import RowMoment, gram
-from posterity.curvature import base as curvature_base
 
 every_layer = pytest.mark.parametrize("kind", EVERY)
 every_separable_layer = pytest.mark.parametrize("kind", SEPARABLE)
@@ -33,7 +32,7 @@ every_convolution = pytest.mark.parametrize("kind", CONVOLUTIONS)
 def chunks(request, monkeypatch):
     """The limit on temporaries as it is, and so small that everything goes piece by piece."""
     if request.param:
-        for module in (base, convolution, curvature_base):
+        for module in (base, convolution, linear):
             monkeypatch.setattr(module, "CHUNK", 1)
 
 

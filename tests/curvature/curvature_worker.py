@@ -91,7 +91,7 @@ def refusals() -> list[str]:
 
 
 if __name__ == "__main__":
-    rank, size, meeting, target = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    rank, size, meeting, target = int(sys.argv[1]), 2, sys.argv[2], sys.argv[3]
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
     torch.save((everything(rank, size), refusals()), target)

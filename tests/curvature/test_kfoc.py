@@ -9,8 +9,8 @@ import torch
 from curvature_cases import EXAMPLES, case, data, distance, separable
 from torch import Tensor, nn
 
+import posterity.blocks.base
 import posterity.blocks.convolution
-import posterity.curvature.base
 import posterity.curvature.kfoc as kfoc
 from posterity.algebra import DiagonalMatrix, Kronecker, KroneckerSum, nearest
 from posterity.blocks import Call, find_blocks
@@ -140,7 +140,7 @@ def test_both_roads_lead_to_the_same_pair(layer):
     first = written_out(kfoc._in_the_span(*kfoc.rows(block, calls), tol=1e-14, steps=5000))
     second = torch.kron(*kfoc._over_gradients(block, calls, tol=1e-14, steps=5000))
     assert distance(first, second) < 1e-9
-    g = torch.cat(list(posterity.curvature.base.gradients(block, calls))).flatten(1)
+    g = torch.cat(list(posterity.blocks.base.gradients(block, calls))).flatten(1)
     expected, _ = leading_pair(g.T @ g, block.shape)
     assert distance(first, expected) < 1e-9
 
@@ -160,7 +160,7 @@ def test_both_roads_take_the_same_steps(layer):
 def test_neither_chunk_size_nor_budget_changes_the_result(name, budget, monkeypatch):
     estimators = (KFOC(Sampled(2), **SHARP), Dense(), Diagonal(), KFAC())
     before = [run(name, e) for e in estimators]
-    monkeypatch.setattr(posterity.curvature.base, "CHUNK", 1)
+    monkeypatch.setattr(posterity.blocks.base, "CHUNK", 1)
     monkeypatch.setattr(posterity.blocks.convolution, "CHUNK", 1)
     monkeypatch.setattr(kfoc, "BUDGET", budget)
     for old, new in zip(before, [run(name, e) for e in estimators], strict=True):
@@ -170,9 +170,9 @@ def test_neither_chunk_size_nor_budget_changes_the_result(name, budget, monkeypa
 
 def test_gradients_come_in_pieces_of_bounded_size(monkeypatch):
     block, calls = calls_of(nn.Linear(3, 4), (7, 2, 3))
-    whole = torch.cat(list(posterity.curvature.base.gradients(block, calls)))
-    monkeypatch.setattr(posterity.curvature.base, "CHUNK", 3 * 16)
-    pieces = list(posterity.curvature.base.gradients(block, calls))
+    whole = torch.cat(list(posterity.blocks.base.gradients(block, calls)))
+    monkeypatch.setattr(posterity.blocks.base, "CHUNK", 3 * 16)
+    pieces = list(posterity.blocks.base.gradients(block, calls))
     assert [len(p) for p in pieces] == [3, 3, 1]
     torch.testing.assert_close(torch.cat(pieces), whole)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,36 +9,17 @@ import torch
 import torch.distributed
 from curvature_cases import case, data, distance, separable
 from curvature_worker import CASES, ESTIMATORS, everything
+from processes import in_two_processes
 
 from posterity.curvature import KFAC, Dense, Exact, estimate
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch was built without gloo")
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """What each of two gloo processes found."""
-    folder = tmp_path_factory.mktemp("workers")
-    paths = [str(HERE), str(HERE.parents[1] / "src"), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "GLOO_SOCKET_IFNAME": "lo"}
-    command = [sys.executable, str(HERE / "curvature_worker.py")]
-    processes = [
-        subprocess.Popen(
-            [*command, str(rank), "2", str(folder / "meeting"), str(folder / f"{rank}.pt")],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        errors = [p.communicate(timeout=120)[1] for p in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [p.returncode for p in processes] == [0, 0], "\n".join(errors)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return in_two_processes(Path(__file__).with_name("curvature_worker.py"), tmp_path_factory.mktemp("workers"))
 
 
 @pytest.fixture(scope="module")

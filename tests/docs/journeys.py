@@ -48,8 +48,18 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
 
 
+def steps(prior: pt.Gaussian) -> pt.Gaussian:
+    model = network()
+    pt.train(model, points(1), prior, epochs=3, progress=False)
+    return pt.update(prior, model, pt.estimate(model, points(1), progress=False))
+
+
 def journeys() -> dict[str, list[str]]:
-    """The four calls that most users make, on a small network; the second learning has a learned prior."""
+    """The calls that most users make, on a small network, with a learned prior.
+
+    `pt.learn` of few examples takes the exact posterior in function space, of many the structured one. The three steps are what
+    learning was made of before either: training, curvature, Bayes' rule.
+    """
     quick: dict[str, Any] = {"training": {"epochs": 3}, "progress": False}
     prior = pt.learn(network(), points(0), **quick).posterior
     found: dict[str, list[str]] = {}
@@ -60,6 +70,8 @@ def journeys() -> dict[str, list[str]]:
 
     follow("pt.learn", lambda: pt.learn(network(), points(1), prior, **quick))
     fit = made["pt.learn"]
+    follow("pt.learn of many", lambda: pt.learn(network(), points(1, n=3000), prior, **quick))
+    follow("pt.train, pt.estimate, pt.update", lambda: steps(prior))
     follow("fit.predict", lambda: fit.predict(points(2)[0]))
     follow("fit.certify", lambda: fit.certify(points(1), progress=False))
     task = pt.Task("first", points(3), points(4), points(5), classes=3)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, is_large, nearest, relative_error
 from posterity.blocks import find_blocks, named, write_blocks
 from posterity.curvature.hashes import fingerprint
-from posterity.curvature.provenance import Provenance
+from posterity.curvature.provenance import Provenance, digest
 from posterity.errors import BlockMismatch
 from posterity.gaussian.card import Card
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
@@ -317,7 +317,7 @@ def check_frozen(gaussian: Gaussian, model: nn.Module) -> None:
 
 
 def _digests(mean: Mapping[str, Tensor]) -> dict[str, str]:
-    return {name: fingerprint([f"{tuple(x.shape)} {x.dtype}", x]) for name, x in mean.items()}
+    return {name: digest(x) for name, x in mean.items()}
 
 
 def _version(x: Tensor) -> int:

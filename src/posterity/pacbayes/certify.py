@@ -15,9 +15,8 @@ from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import InfiniteDivergence
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.certificate import DRAWS_SHARE, Certificate, Holdout, Spending
-from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.methods import Case, Method, bounded
-from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.refusals import Examples, checked
 from posterity.version import __version__
 
 NEGATIVE = 1e-6

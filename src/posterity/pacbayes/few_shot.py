@@ -13,10 +13,9 @@ from posterity.curvature import Categorical, Data, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.certificate import Certificate, Holdout, Spending
 from posterity.pacbayes.certify import rebuilt
-from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import zero_one
 from posterity.pacbayes.methods import KEPT, Case, binomial, bounded
-from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.refusals import Examples, checked
 from posterity.version import __version__
 
 

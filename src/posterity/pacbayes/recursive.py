@@ -32,10 +32,9 @@ from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certificate import Spending
 from posterity.pacbayes.certify import divergence
 from posterity.pacbayes.draws import DrawnNetwork
-from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import zero_one
 from posterity.pacbayes.optimise import optimise_posterior
-from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.refusals import Examples, checked
 from posterity.version import __version__
 
 GAMMA = 0.5

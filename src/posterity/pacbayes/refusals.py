@@ -1,25 +1,35 @@
-"""When a certificate would not hold: each reason is looked for before anything is computed."""
+"""The examples that certify, and when a certificate would not hold: each reason is looked for before anything is computed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader, RandomSampler, WeightedRandomSampler
 
 from posterity.blocks import Block, evaluating, find_blocks, named, write_blocks
-from posterity.curvature.batches import Batch
-from posterity.curvature.hashes import by_chance, seen
-from posterity.curvature.provenance import state
-from posterity.errors import BlockMismatch, MixedExamples, Overlap, UndeclaredChoice, Unfrozen, UnknownPast
+from posterity.curvature.batches import Batch, Data, Workers, batches, check_data, is_sharded
+from posterity.curvature.hashes import Hashes, batch_hashes, by_chance, copies, data_fingerprint, seen
+from posterity.curvature.older_hashes import OlderHashes, older_batch_hashes
+from posterity.curvature.provenance import Provenance, state
+from posterity.errors import (
+    BadData,
+    BlockMismatch,
+    MixedExamples,
+    NoData,
+    Overlap,
+    UndeclaredChoice,
+    Unfrozen,
+    UnknownPast,
+)
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import frozen_fingerprint
 from posterity.pacbayes.certificate import Spending
-from posterity.pacbayes.examples import Examples
 
 WRITTEN_OUT = 16
 """How many numbers a tensor may have that is written out in the network's code (the mean colour of images, say)."""
@@ -27,6 +37,77 @@ LOOKED_AT = 32
 """How many examples show whether a network treats each on its own."""
 TOLERANCE = 1e-3
 """How much outputs may differ, relative to the largest, for examples that come in other batches: rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """All of the data, in every process: an empirical risk is that of all examples, not of a worker's share."""
+
+    batches: list[Batch]
+    hashes: Hashes
+    """In the order of the batches."""
+    groups: Tensor = field(repr=False)
+    """A number for each example, the same for copies of one."""
+
+    @classmethod
+    def of(cls, data: Data, batch_size: int = 256) -> Examples:
+        """Read the data, and refuse what would not be a sample of distinct examples that can be told apart."""
+        check_data(data)
+        sampler = data.sampler if isinstance(data, DataLoader) else None
+        if isinstance(sampler, WeightedRandomSampler) or (isinstance(sampler, RandomSampler) and sampler.replacement):
+            raise BadData(
+                f"the DataLoader draws its examples with replacement ({type(sampler).__name__}): some would count more than "
+                "once. Give its dataset."
+            )
+        if is_sharded(data) and Workers.here().size > 1:
+            raise BadData(
+                "each process sees a part of the data only: give the data itself, not a loader that deals it out."
+            )
+        held = list(batches(data, batch_size, Workers()))
+        if not held:
+            raise NoData("there is no data to estimate a risk from.")
+        hashes = torch.cat([batch_hashes(batch) for batch in held])
+        told = Provenance.read(data, hashes)
+        if not told.is_known:
+            raise BadData(
+                f"{told.gaps[0]}: what certifies must be the same each time it is read. Give tensors, or a dataset without "
+                "random transforms."
+            )
+        return cls(held, hashes, copies(hashes))
+
+    @property
+    def count(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def n(self) -> int:
+        """How many are distinct."""
+        return int(self.groups.max()) + 1
+
+    @property
+    def fingerprint(self) -> str:
+        return data_fingerprint(self.hashes)
+
+    def older(self) -> OlderHashes:
+        """Hashes as older files have them."""
+        return torch.cat([older_batch_hashes(batch) for batch in self.batches])
+
+    def readings(self) -> list[list[Batch]]:
+        """All examples, and where some are copies, each once as well: a bound is computed for both, and the larger holds."""
+        if self.n == self.count:
+            return [self.batches]
+        first = torch.zeros(self.count, dtype=torch.bool)
+        # The last write wins: backwards, so that the first copy of each stays.
+        place = torch.empty(self.n, dtype=torch.int64)
+        place[self.groups.flip(0)] = torch.arange(self.count - 1, -1, -1)
+        first[place] = True
+        kept, start = [], 0
+        for batch in self.batches:
+            rows = first[start : start + batch.count].nonzero().squeeze(1)
+            start += batch.count
+            if len(rows):
+                kept.append(batch.rows(rows))
+        return [self.batches, kept]
 
 
 class OwnTensors(TorchDispatchMode):

@@ -20,9 +20,8 @@ from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.certificate import Spending
 from posterity.pacbayes.certify import divergence, rebuilt
-from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import drawn_outputs
-from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.refusals import Examples, checked
 
 
 def sub_gamma(risk: float, kl: float, n: int, delta: float, variance: float, scale: float, lam: float = 1.0) -> float:

@@ -20,7 +20,7 @@ from watching import (
 )
 
 from posterity.blocks import base, convolution, find_blocks, linear, read_blocks
-from posterity.blocks.convolution import _Bands, _Patches
+from posterity.blocks.convolution import _Bands, _Patches, _Shifts
 from posterity.blocks.linear import RowMoment, gram
 
 every_layer = pytest.mark.parametrize("kind", EVERY)
@@ -141,6 +141,32 @@ def test_overlapping_patches_are_not_written_out():
     small, large = (find_blocks(nn.Conv2d(c, 4, k)).popitem()[1].layer for c, k in ((6, 5), (6, 2)))
     assert isinstance(small.input_moment(torch.Size((2, 6, 14, 14))), _Bands)
     assert isinstance(large.input_moment(torch.Size((2, 6, 64, 64))), _Patches)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 4), (2, 3), (5, 4)])
+@pytest.mark.parametrize(("groups", "bias"), [(1, True), (1, False), (2, True)])
+def test_shifted_pictures_and_patches_give_one_input_moment(size, groups, bias):
+    """Also where a picture is smaller than a kernel, and its first row is its last."""
+    layer = find_blocks(nn.Conv2d(groups * 3, 4, 3, padding=1, groups=groups, bias=bias))[""].layer
+    a = numbers(5, groups * 3, *size)
+    patches, shifts = _Patches(layer), _Shifts(layer)
+    for way in (patches, shifts):
+        way.add(a[:2])
+        way.matrix()
+        way.add(a[2:])
+    assert torch.equal(shifts.matrix(), shifts.matrix().T)
+    assert shifts.rows == patches.rows
+    assert shifts.matrix().dtype == patches.matrix().dtype
+    close(shifts.matrix(), patches.matrix())
+
+
+@pytest.mark.parametrize("other", [{"stride": 2}, {"padding": 0}, {"dilation": 2}, {"padding_mode": "reflect"}])
+def test_only_the_usual_kernel_is_taken_as_shifts(other):
+    shape = torch.Size((2, 32, 64, 64))
+    usual = {"padding": 1}
+    layer, odd = (find_blocks(nn.Conv2d(32, 4, 3, **kind))[""].layer for kind in (usual, usual | other))
+    assert isinstance(layer.input_moment(shape), _Shifts)
+    assert isinstance(odd.input_moment(shape), _Patches)
 
 
 def test_a_frozen_bias_is_no_column():

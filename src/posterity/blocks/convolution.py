@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from posterity.blocks.base import CHUNK, Layer, Moment, batch_lost, with_ones
 from posterity.blocks.conv_overlap import BandMoment, Window
+from posterity.blocks.conv_shifts import FEWEST, ShiftMoment
 from posterity.blocks.linear import RowMoment, joined, split
 
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -132,7 +133,15 @@ class ConvolutionLayer(Layer):
         window = self.window(tuple(shape[-len(self.kernel) :]))
         if self.mode == "constant" and window.rows_pay:
             return _Bands(self, window)
+        if self.slides:
+            return _Shifts(self)
         return _Patches(self)
+
+    @property
+    def slides(self) -> bool:
+        """Whether it is the usual 3×3 kernel that leaves a picture's size as it is, with channels enough."""
+        usual = ((3, 3), (1, 1), (1, 1), (1, 1, 1, 1), "constant")
+        return (self.kernel, self.stride, self.dilation, self.padding, self.mode) == usual and self.channels >= FEWEST
 
     def window(self, size: tuple[int, ...]) -> Window:
         before, after = tuple(reversed(self.padding[0::2])), tuple(reversed(self.padding[1::2]))
@@ -177,6 +186,17 @@ class _Bands(BandMoment):
 
     def __init__(self, layer: ConvolutionLayer, window: Window) -> None:
         super().__init__(window)
+        self.layer = layer
+
+    def add(self, a: Tensor) -> None:
+        super().add(self.layer.by_group(self.layer.flat_batch(a)))
+
+
+class _Shifts(ShiftMoment):
+    """Σ p pᵀ from correlations between pixels."""
+
+    def __init__(self, layer: ConvolutionLayer) -> None:
+        super().__init__(layer.channels, layer.bias)
         self.layer = layer
 
     def add(self, a: Tensor) -> None:

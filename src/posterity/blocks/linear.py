@@ -145,15 +145,16 @@ def add_gram(total: Float[Tensor, "n n"], x: Float[Tensor, "rows n"]) -> None:
     """Add xᵀx, in place. From `HALVED` columns on only blocks on and below the diagonal: `mirror` fills the others in."""
     n = x.shape[1]
     if n < HALVED:
-        _add_product(total, x, x)
+        add_product(total, x, x)
         return
     half = n // 2
     add_gram(total[:half, :half], x[:, :half])
     add_gram(total[half:, half:], x[:, half:])
-    _add_product(total[half:, :half], x[:, half:], x[:, :half])
+    add_product(total[half:, :half], x[:, half:], x[:, :half])
 
 
-def _add_product(total: Tensor, x: Float[Tensor, "rows n"], y: Float[Tensor, "rows m"]) -> None:
+def add_product(total: Tensor, x: Float[Tensor, "rows n"], y: Float[Tensor, "rows m"]) -> None:
+    """Add xᵀy, in place, to a sum that may be of greater precision."""
     if total.dtype == x.dtype:
         total.addmm_(x.T, y)
     else:

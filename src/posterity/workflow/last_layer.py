@@ -58,8 +58,9 @@ SOME = 1000
 """Training examples that are left out where there are too many for all."""
 STEPS_OF_TEN = tuple(range(-24, 25))
 """Precisions of the prior are 10^(k/2): a finite grid whatever the features, which certificates pay for."""
-AROUND = 6
-"""How far from a typical output of variance 30 before any data the search goes, in half powers of ten."""
+AROUND = 16
+"""How far from a typical output of variance 30 before any data the search goes, in half powers of ten: further than any choice
+seen yet, and a search from neighbour to neighbour pays for the way alone."""
 
 
 @dataclass(frozen=True, eq=False)

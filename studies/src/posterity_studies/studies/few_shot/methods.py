@@ -40,12 +40,12 @@ MEMBERS = 5
 BATCH, STEPS = 128, 240
 CHECKED = (5, 10, 20, 30, 60, 120, 240)
 """Steps after which plain fine-tuning looks at the validation set."""
-RATES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9)
+RATES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 LEARNING = tuple(10 ** (k / 2) for k in range(-12, 1))
 DRAWS = 30
 CHOSEN = ("precision", "tau", "temperature", "loo")
-MAPS = (-8, 16)
-"""Prior precisions of laplace-torch are 10^(k/2), k between these."""
+MAPS = (-12, 40)
+"""Prior precisions of laplace-torch are 10^(k/2), k between these. From about 10^10 on it is the probe itself, to the last digit."""
 
 
 @dataclass(frozen=True, eq=False)

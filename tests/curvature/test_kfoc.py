@@ -281,3 +281,16 @@ def test_every_way_of_iterating_finds_the_same_pair(shape):
     for way in (kfoc._over_gradients, kfoc._over_pairs):
         left, right = way(block, calls, 1e-12, 500)
         torch.testing.assert_close(left[:, None, :, None] * right[None, :, None, :], expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("layer", ["linear", "linear over time", "linear twice", "convolution", "grouped convolution"])
+def test_labels_of_one_example_together_are_as_many_examples(layer):
+    """Every label's gradients with the input read once, and the same with the input repeated."""
+    build, shapes = LAYERS[layer]
+    block, calls = calls_of(build(), *shapes)
+    draw = torch.Generator().manual_seed(1)
+    passes = [[Call(c.a, torch.randn(c.s.shape, generator=draw, dtype=c.s.dtype)) for c in calls] for _ in range(3)]
+    found = kfoc.nearest_to_batch(block, passes, 1e-13, 5000)
+    left, right = kfoc._over_gradients(block, kfoc._joined(passes), 1e-13, 5000)
+    dense = written_out(found) if isinstance(found, kfoc.RowPair) else torch.kron(found.left, found.right)
+    assert distance(dense, torch.kron(left, right)) < 1e-9

@@ -83,6 +83,13 @@ class Layer(ABC):
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         """The gradient matrix of every example."""
 
+    def labels_joined(self, gradients: Sequence[Tensor]) -> Tensor | None:
+        """Output gradients of several labels as those of one layer with so many times the outputs, where `gradients` takes them.
+
+        The input is the same for all labels: their gradients are then one product, with the input read once.
+        """
+        return None
+
     def squares(self, calls: Sequence[tuple[Tensor, Tensor]]) -> Float[Tensor, "out inp"] | None:
         """Σ_n G_n², entry by entry, where the layer has a shorter way than its gradients written out."""
         return None

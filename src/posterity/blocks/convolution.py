@@ -7,7 +7,7 @@ here they are written out only when nothing cheaper fits (`input_moment` counts 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -164,6 +164,9 @@ class ConvolutionLayer(Layer):
         if self.bias:
             gradient = torch.cat((gradient, s.flatten(2).sum(2)[..., None]), 2)
         return gradient if len(gradient) == n else gradient.unflatten(0, (n, -1)).sum(1)
+
+    def labels_joined(self, gradients: Sequence[Tensor]) -> Tensor | None:
+        return torch.cat(list(gradients), -1 - len(self.kernel)) if self.groups == 1 else None
 
     def _written_out(self, a: Tensor, s: Float[Tensor, "n out t"]) -> Float[Tensor, "n out features"]:
         return s @ self.windows(a).movedim(1, 1 + len(self.kernel)).reshape(len(a), s.shape[-1], -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -51,6 +51,9 @@ class LinearLayer(Layer):
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         a, s = self.rows(a, s)
         return s.mT @ a
+
+    def labels_joined(self, gradients: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(gradients), -1)
 
 
 class RowMoment(Moment):

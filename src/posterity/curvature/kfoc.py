@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posterity.algebra import Kronecker, KroneckerSum, Matrix, mixing_weights, nearest
 from posterity.blocks import Block, Call
-from posterity.blocks.base import gradients, positions, rows
+from posterity.blocks.base import gradients, positions, rows, tensors
 from posterity.blocks.linear import gram, mirror, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.batches import Workers
@@ -29,7 +29,8 @@ class KFOC(Estimator):
     """The pair L ⊗ R nearest in Frobenius norm to Σ vec(G_n) vec(G_n)ᵀ over a batch (Schnaus et al. 2021).
 
     The power iteration R ← Σ G_nᵀ L G_n, L ← Σ G_n R G_nᵀ starts at KFAC's L and gets closer with every step, so the result
-    is never further from the batch's Fisher information than KFAC's. It stops when a step moves the factor by less than
+    is never further from the batch's Fisher information than KFAC's. (Batches after the first start where the one before
+    ended, which is nearer.) It stops when a step moves the factor by less than
     `tol` of its norm (the error is flat there: a step of 1e-3 moves it by about 1e-6), or after `steps`.
 
     Batches are joined greedily: the pair of all batches so far and the next one become the nearest pair of their sum.
@@ -48,7 +49,9 @@ class _Pair(Accumulator):
         self.choice = choice
         self.total: Kronecker | None = None
         self.rows: list[RowPair] = []
-        self.waiting: list[Call] = []
+        self.waiting: list[list[Call]] = []
+        self.start: Tensor | None = None
+        """Where the next batch starts: batches of one set of data have factors near one another."""
         self.unit = 0.0
 
     def see_input(self, a: Tensor) -> None:
@@ -58,22 +61,18 @@ class _Pair(Accumulator):
     def see_gradients(self, calls: list[Call], last: bool) -> None:
         # Several labels an example are several gradients of one batch: they are fitted together.
         if self.waiting or not last:
-            self.waiting += [Call(c.a, c.s) for c in calls]
+            self.waiting.append([Call(c.a, c.s) for c in calls])
             if not last:
                 return
-            per_pass = len(calls)
-            passes = [self.waiting[i : i + per_pass] for i in range(0, len(self.waiting), per_pass)]
-            calls = [
-                Call(_joined([p[i].a for p in passes]), _joined([p[i].s for p in passes])) for i in range(per_pass)
-            ]
-            self.waiting = []
+        passes, self.waiting = self.waiting or [calls], []
         # The unit of gradients is the largest of the first that are not all zero: fourth powers must fit into float32.
-        self.unit = self.unit or max(float(c.s.abs().max()) for c in calls if c.s is not None)
+        self.unit = self.unit or max(float(c.s.abs().max()) for p in passes for c in p if c.s is not None)
         if not self.unit:
             return
-        calls = [Call(c.a, c.s / self.unit) for c in calls if c.s is not None]
-        pair = nearest_to_batch(self.block, calls, self.choice.tol, self.choice.steps)
+        passes = [[Call(c.a, c.s / self.unit) for c in p if c.s is not None] for p in passes]
+        pair = nearest_to_batch(self.block, passes, self.choice.tol, self.choice.steps, self.start)
         if isinstance(pair, Kronecker):
+            self.start = _unit(pair.left)
             self.total = pair if self.total is None else nearest(KroneckerSum([self.total, pair]))
         else:
             self.rows.append(pair)
@@ -144,13 +143,36 @@ def joined(total: Kronecker | None, pairs: list[RowPair]) -> Kronecker:
     return Kronecker.unchecked(*mixed)
 
 
-def nearest_to_batch(block: Block, calls: list[Call], tol: float, steps: int) -> Kronecker | RowPair:
-    """The Kronecker pair nearest to the Fisher information of one batch, by whichever way of iterating takes least."""
-    n, t = len(calls[0].s), positions(block, calls)  # type: ignore[arg-type]
+def nearest_to_batch(
+    block: Block, passes: list[list[Call]], tol: float, steps: int, start: Tensor | None = None
+) -> Kronecker | RowPair:
+    """The Kronecker pair nearest to the Fisher information of one batch, by whichever way of iterating takes least.
+
+    `passes` are the calls of every backward pass: one for each label. Iterations begin at `start`, or at KFAC's L.
+    """
+    n, t = len(passes[0][0].s), positions(block, passes[0])  # type: ignore[arg-type]
     out, inp = block.shape
+    labels = len(passes)
+    if labels > 1 and t == 1:
+        return _one_row_each(block, passes, tol, steps)
+    way = _cheapest(n * labels, t, out, inp)
+    several = labels > 1 and way is not _in_the_span and n * labels * out * inp <= BUDGET
+    if several and (g := _of_all_labels(block, passes)) is not None:
+        left, right = _iterated(lambda: iter([g]), _first(block, passes) if start is None else start, tol, steps)
+        return Kronecker.unchecked((left + left.T) / 2, (right + right.T) / 2)
+    calls = passes[0] if labels == 1 else _joined(passes)
+    if way is _in_the_span:
+        pair = _in_the_span(*rows(block, calls), tol, steps)
+        # Rows are the smaller form only while they are few.
+        return pair if n * labels * t < inp // 2 else Kronecker.unchecked(gram(pair.left), gram(pair.right))
+    left, right = (_over_pairs if way is _over_pairs else _over_gradients)(block, calls, tol, steps, start)
+    return Kronecker.unchecked((left + left.T) / 2, (right + right.T) / 2)
+
+
+def _cheapest(n: int, t: int, out: int, inp: int) -> Callable[..., object]:
     small, large = min(out, inp), max(out, inp)
     formed = n * t * out * inp
-    costs = {
+    costs: dict[Callable[..., object], float] = {
         _in_the_span: n**2 * t**2 * (out + inp) / 2 + TYPICAL_STEPS * 4 * n**2 * t**3,
         _over_gradients: formed + TYPICAL_STEPS * n * out * inp * (2 * out + 1.5 * inp),
         _over_pairs: formed + n**2 * small**2 * large / 2 + TYPICAL_STEPS * 2 * n**2 * small**3 + formed / t * large,
@@ -159,13 +181,45 @@ def nearest_to_batch(block: Block, calls: list[Call], tol: float, steps: int) ->
         del costs[_in_the_span]
     if max(2 * (n * small) ** 2, n * out * inp) > BUDGET:
         del costs[_over_pairs]
-    way = min(costs, key=lambda w: costs[w])
-    if way is _in_the_span:
-        pair = _in_the_span(*rows(block, calls), tol, steps)
-        # Rows are the smaller form only while they are few.
-        return pair if n * t < inp // 2 else Kronecker.unchecked(gram(pair.left), gram(pair.right))
-    left, right = (_over_pairs if way is _over_pairs else _over_gradients)(block, calls, tol, steps)
+    return min(costs, key=lambda way: costs[way])
+
+
+def _one_row_each(block: Block, passes: list[list[Call]], tol: float, steps: int) -> Kronecker:
+    """Many labels and one position: all gradients of an example are s aᵀ with the same a, so R needs a weight an example.
+
+    L = Σ v_n Σ_c s_nc s_ncᵀ and R = Σ w_n a_n a_nᵀ: a step is two products with the rows of L's side, and one with the squared
+    inner products of the inputs.
+    """
+    found = [rows(block, calls) for calls in passes]
+    a, s = found[0][0].squeeze(1), torch.cat([x for _, x in found], 1)
+    n, labels, out = s.shape
+    flat, meeting = s.reshape(-1, out), gram(a.T).square_()
+    left = _unit(gram(flat))
+
+    def weights(left: Tensor) -> Tensor:
+        return (flat @ left).mul_(flat).view(n, labels * out).sum(1)
+
+    for _ in range(steps):
+        v = meeting @ weights(left)
+        new = _unit(gram(flat, flat * v.repeat_interleave(labels)[:, None]))
+        step = torch.linalg.vector_norm(new - left)
+        left = new
+        if step < tol:
+            break
+    right = gram(a, a * weights(left)[:, None])
     return Kronecker.unchecked((left + left.T) / 2, (right + right.T) / 2)
+
+
+def _of_all_labels(block: Block, passes: list[list[Call]]) -> Float[Tensor, "n out inp"] | None:
+    """The gradients of all labels by one product an example, where the layer can: its input is the same for all of them."""
+    total: Tensor | None = None
+    for same in zip(*(map(tensors, calls) for calls in passes), strict=True):
+        s = block.layer.labels_joined([s for _, s in same])
+        if s is None:
+            return None
+        g = block.layer.gradients(same[0][0], s)
+        total = g if total is None else total + g
+    return None if total is None else total.view(-1, *block.shape)
 
 
 def _in_the_span(a: Float[Tensor, "n t inp"], s: Float[Tensor, "n t out"], tol: float, steps: int) -> RowPair:
@@ -216,11 +270,16 @@ def _weighted(x: Float[Tensor, "n t d"], weights: Float[Tensor, "n t t"]) -> Flo
 
 
 def _over_gradients(
-    block: Block, calls: list[Call], tol: float, steps: int
+    block: Block, calls: list[Call], tol: float, steps: int, start: Tensor | None = None
 ) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
     """Iterate on the factors with every example's gradient at hand, or made anew for each step where they do not fit."""
-    pieces = _gradient_pieces(block, calls)
-    left = _first(block, calls)
+    left = _first(block, [calls]) if start is None else start
+    return _iterated(_gradient_pieces(block, calls), left, tol, steps)
+
+
+def _iterated(
+    pieces: Callable[[], Iterator[Tensor]], left: Float[Tensor, "out out"], tol: float, steps: int
+) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
     for _ in range(steps):
         right = _unit(sum_of(_right_step(g, left) for g in pieces()))
         new = _unit(sum_of(_left_step(g, right) for g in pieces()))
@@ -232,7 +291,7 @@ def _over_gradients(
 
 
 def _over_pairs(
-    block: Block, calls: list[Call], tol: float, steps: int
+    block: Block, calls: list[Call], tol: float, steps: int, start: Tensor | None = None
 ) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
     """Iterate on the smaller factor alone: L ← Σ C_nm L C_nmᵀ with C_nm = G_n G_mᵀ, products of pairs made once.
 
@@ -240,7 +299,7 @@ def _over_pairs(
     """
     g = torch.cat(list(gradients(block, calls)))
     n, out, inp = g.shape
-    factor = _first(block, calls)
+    factor = _first(block, [calls]) if start is None else start
     wide = out <= inp
     if not wide:
         factor = _unit(_right_step(g, factor))
@@ -257,10 +316,10 @@ def _over_pairs(
     return (factor, _right_step(g, factor)) if wide else (_left_step(g, factor), factor)
 
 
-def _first(block: Block, calls: list[Call]) -> Float[Tensor, "out out"]:
+def _first(block: Block, passes: list[list[Call]]) -> Float[Tensor, "out out"]:
     """Where iterations start: at KFAC's L."""
     start = block.layer.output_moment()
-    for s in (call.s for call in calls if call.s is not None):
+    for s in (call.s for calls in passes for call in calls if call.s is not None):
         start.add(s)
     return _unit(start.matrix().to(s.dtype))
 
@@ -292,5 +351,9 @@ def _unit(x: Tensor) -> Tensor:
     return x / torch.linalg.vector_norm(x).clamp_min(torch.finfo(x.dtype).tiny)
 
 
-def _joined(parts: list[Tensor | None]) -> Tensor:
-    return torch.cat([x for x in parts if x is not None])
+def _joined(passes: list[list[Call]]) -> list[Call]:
+    """The calls of several passes as those of one, over as many times the examples."""
+    return [
+        Call(*(torch.cat([x for x in (getattr(c, side) for c in same) if x is not None]) for side in ("a", "s")))
+        for same in zip(*passes, strict=True)
+    ]

@@ -45,7 +45,7 @@ LEARNING = tuple(10 ** (k / 2) for k in range(-12, 1))
 DRAWS = 30
 CHOSEN = ("precision", "tau", "temperature", "loo")
 MAPS = (-12, 40)
-"""Prior precisions of laplace-torch are 10^(k/2), k between these. From about 10^10 on it is the probe itself, to the last digit."""
+"""Prior precisions of laplace-torch are 10^(k/2), k between these. At the largest it is the probe itself, to the last digit."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -353,7 +353,8 @@ def _unit(x: Tensor) -> Tensor:
 
 def _joined(passes: list[list[Call]]) -> list[Call]:
     """The calls of several passes as those of one, over as many times the examples."""
-    return [
-        Call(*(torch.cat([x for x in (getattr(c, side) for c in same) if x is not None]) for side in ("a", "s")))
-        for same in zip(*passes, strict=True)
-    ]
+    found = []
+    for same in zip(*(map(tensors, calls) for calls in passes), strict=True):
+        a, s = (torch.cat(parts) for parts in zip(*same, strict=True))
+        found.append(Call(a, s))
+    return found

@@ -1,6 +1,6 @@
 """Shapes written in signatures are checked while the tests run: those of every function and record that has some.
 
-jaxtyping's own option for pytest wraps all functions, and looks at arguments twice: the tests took more than twice as long with it.
+jaxtyping's own option for pytest wraps all functions and looks at arguments twice: the tests took twice as long with it.
 """
 
 from __future__ import annotations

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import io
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from posterity.errors import DiskFull
+
+SEAL = b"posterity checkpoint 1\n"
+"""What the file of a state begins with, before the sha256 of the rest."""
 
 
 @contextmanager
@@ -78,3 +86,37 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file in one step: text as UTF-8, or bytes as they are. See `replacing`."""
     with replacing(path) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Tensors and numbers in a file that is whole at every moment, sealed. Nothing is copied on the way."""
+    with replacing(path) as draft, open(draft, "wb") as file:
+        file.write(SEAL + bytes(32))
+        sealing = _Sealing(file)
+        torch.save(dict(state), sealing)
+        file.seek(len(SEAL))
+        file.write(sealing.sha256.digest())
+
+
+def read_state(path: str | os.PathLike[str]) -> Any:
+    """What `write_state` wrote, to the last bit; nothing in it is run."""
+    whole = Path(path).read_bytes()
+    seal, content = whole[: len(SEAL) + 32], whole[len(SEAL) + 32 :]
+    if not seal.startswith(SEAL) or hashlib.sha256(content).digest() != seal[len(SEAL) :]:
+        raise ValueError("its bytes are not those that were saved")
+    # By its bytes, not by its name: torch takes a name in .safetensors for another format.
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+class _Sealing(io.RawIOBase):
+    """Writes to a file, and knows the sha256 of what went through."""
+
+    def __init__(self, file: io.BufferedWriter) -> None:
+        self.file, self.sha256 = file, hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        self.sha256.update(content)
+        return self.file.write(content)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from curvature_cases import case, data
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
 
-from posterity.curvature import EKFAC, KFAC, KFOC, Categorical, Dense, Diagonal, Exact, GaussianNoise, Sampled, estimate
+from posterity.curvature import (
+    EKFAC,
+    KFAC,
+    KFOC,
+    Categorical,
+    Dense,
+    Diagonal,
+    Exact,
+    GaussianNoise,
+    Sampled,
+    estimate,
+    partial,
+)
 from posterity.errors import BadData, NoData
 
 ESTIMATORS = {
@@ -74,6 +88,32 @@ def everything(rank: int = 0, size: int = 1) -> dict[str, dict[str, torch.Tensor
     return found
 
 
+class CutError(Exception):
+    """What stops an estimate on the way."""
+
+
+def resumed(rank: int, folder: str) -> dict[str, torch.Tensor]:
+    """An estimate that the second of two workers breaks off, taken up again by both."""
+    x, y = data("conv", n=8)
+    parts = [(x[i : i + 1], y[i : i + 1]) for i in range(8)]
+
+    def until(stop):
+        for number, part in enumerate(parts):
+            if number == stop:
+                raise CutError
+            yield part
+
+    partial.SECONDS = 0.0
+    options = {"checkpoint": f"{folder}/sums", "progress": False}
+    with contextlib.suppress(CutError):
+        # Both stop, one batch apart, before any of them meets the other.
+        estimate(case("conv", n=8).model, until(4 + rank), KFAC(Exact()), **options)
+    kept = sorted(path.name for path in Path(folder).glob("sums*"))
+    result = estimate(case("conv", n=8).model, parts, KFAC(Exact()), **options)
+    partial.SECONDS = 60.0
+    return dense(result) | {"kept": torch.tensor(len([name for name in kept if f"{rank + 1}-of-2" in name]))}
+
+
 def refusals() -> list[str]:
     """Errors that every worker meets, by name."""
     x, y = data("mlp")
@@ -94,6 +134,7 @@ if __name__ == "__main__":
     rank, size, meeting, target = int(sys.argv[1]), 2, sys.argv[2], sys.argv[3]
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
-    torch.save((everything(rank, size), refusals()), target)
+    found = everything(rank, size) | {"resumed": resumed(rank, str(Path(target).parent))}
+    torch.save((found, refusals()), target)
     dist.barrier()
     dist.destroy_process_group()

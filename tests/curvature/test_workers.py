@@ -66,5 +66,14 @@ def test_workers_with_one_seed_draw_labels_of_their_own(two):
         assert values[-2] > 1e-6 * values[-1]
 
 
+def test_two_processes_that_were_stopped_go_on_to_the_result_of_one(two):
+    expected = estimate(case("conv", n=8).model, data("conv", n=8), KFAC(Exact()), batch_size=1, progress=False)
+    for found, _ in two:
+        assert int(found["resumed"]["kept"]) == 1
+        assert int(found["resumed"]["count"]) == 8
+        for block, matrix in expected.blocks.items():
+            assert distance(found["resumed"][block].double(), matrix.dense().double()) < 1e-6
+
+
 def test_errors_that_all_workers_meet_have_their_names(two):
     assert [named for _, named in two] == [["NoData", "NoData", "BadData"]] * 2

@@ -122,12 +122,31 @@ class Moment(ABC):
     def add(self, a: Tensor) -> None:
         """Count the input rows of one more batch."""
 
+    def state(self) -> dict[str, Any]:
+        """The sums so far, as tensors and numbers: what a checkpoint keeps."""
+        return plain_fields(self)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the sums of a checkpoint."""
+        vars(self).update(state)
+
     @abstractmethod
     def matrix(self) -> Float[Tensor, "inp inp"]:
         """The sum, symmetric to the last bit; in float64, or in the network's precision from `LARGE` columns on.
 
         A large sum is handed out itself, not copied: nothing can be added afterwards.
         """
+
+
+def plain_fields(owner: object) -> dict[str, Any]:
+    """The fields of an object that hold tensors and numbers, or lists of them."""
+
+    def plain(value: object) -> bool:
+        if isinstance(value, list):
+            return all(map(plain, value))
+        return value is None or isinstance(value, Tensor | int | float)
+
+    return {name: value for name, value in vars(owner).items() if plain(value)}
 
 
 def with_ones(rows: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n1"]:

@@ -8,8 +8,6 @@ data, and the moment is put together from them once, at the end: a quarter of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -26,26 +24,17 @@ HALF = tuple((r, c) for r in range(REACH + 1) for c in range(-REACH, REACH + 1) 
 """Displacements up to transposition."""
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Correlations by displacement: over the whole picture, its first and last row and column, and its corners."""
-
-    whole: Float[Tensor, "13 c c"]
-    rows: Float[Tensor, "2 3 c c"]
-    columns: Float[Tensor, "2 3 c c"]
-    corners: Float[Tensor, "2 2 c c"]
-
-
 class ShiftMoment(Moment):
     """For kernels of 3×3 with a border of one zero, stride 1 and no dilation. O(13 · pixels · channels²)."""
 
     def __init__(self, channels: int, bias: bool) -> None:
         super().__init__()
         self.channels, self.bias = channels, bias
-        self.sums: Sums | None = None
+        self.sums: list[Tensor] = []
+        """By displacement: over the whole picture, its first and last row, its first and last column, its corners."""
 
     def add(self, a: Float[Tensor, "n channels height width"]) -> None:
-        if self.sums is None:
+        if not self.sums:
             self._start(a)
         self.rows += len(a) * a[0, 0].numel()
         if self.bias:
@@ -54,7 +43,7 @@ class ShiftMoment(Moment):
             self._sum(piece)
 
     def _sum(self, a: Float[Tensor, "n channels height width"]) -> None:
-        assert self.sums is not None
+        whole, rows, columns, corners = self.sums
         n, c, height, width = a.shape
         # Two zeros behind every row and two rows of them behind every picture: a displacement is then a step along one list of
         # pixels, and whatever leaves the picture meets a zero.
@@ -62,34 +51,33 @@ class ShiftMoment(Moment):
         spread = a.new_zeros(n, height + REACH, pitch, c)
         spread[:, :height, :width] = a.permute(0, 2, 3, 1)
         flat = spread.view(-1, c)
-        for total, (r, s) in zip(self.sums.whole, HALF, strict=True):
+        for total, (r, s) in zip(whole, HALF, strict=True):
             step = r * pitch + s
             add_product(total, flat[: len(flat) - step], flat[step:])
         inside = spread[:, :height, :width]
         for end in (0, 1):
             row, column = inside[:, -end], inside[:, :, -end]
             for d in range(REACH + 1):
-                for total, line in ((self.sums.rows[end, d], row), (self.sums.columns[end, d], column)):
+                for total, line in ((rows[end, d], row), (columns[end, d], column)):
                     if d < line.shape[1]:
                         add_product(total, line[:, : line.shape[1] - d].reshape(-1, c), line[:, d:].reshape(-1, c))
             for other in (0, 1):
                 corner = inside[:, -end, -other]
-                add_product(self.sums.corners[end, other], corner, corner)
+                add_product(corners[end, other], corner, corner)
 
     def _start(self, a: Tensor) -> None:
         c = self.channels
         dtype = sum_dtype(9 * c + self.bias, a.dtype)
         shapes = ((len(HALF),), (2, REACH + 1), (2, REACH + 1), (2, 2))
-        self.sums = Sums(*(torch.zeros(*shape, c, c, dtype=dtype, device=a.device) for shape in shapes))
+        self.sums = [torch.zeros(*shape, c, c, dtype=dtype, device=a.device) for shape in shapes]
         self.pixels = torch.zeros(a.shape[1:], dtype=torch.float64, device=a.device)
 
     def matrix(self) -> Float[Tensor, "inp inp"]:
-        assert self.sums is not None
-        c, dtype = self.channels, self.sums.whole.dtype
+        c, dtype = self.channels, self.sums[0].dtype
         side = 9 * c
         places = [(r, s) for r in OFFSETS for s in OFFSETS]
         # Block by block in one piece, and then once into the order of a kernel's weights: channel before offset.
-        blocks = self.sums.whole.new_empty(9, c, 9, c)
+        blocks = self.sums[0].new_empty(9, c, 9, c)
         for i, u in enumerate(places):
             for j, v in enumerate(places[: i + 1]):
                 met = self._met(u, v)
@@ -105,23 +93,23 @@ class ShiftMoment(Moment):
 
     def _met(self, u: tuple[int, int], v: tuple[int, int]) -> Float[Tensor, "c c"]:
         """Σ over output pixels x of a(x + u) a(x + v)ᵀ."""
-        assert self.sums is not None
+        _, rows, columns, corners = self.sums
         r, s = v[0] - u[0], v[1] - u[1]
         found = self._whole(r, s)
         # An offset of 1 never reads the first row, one of −1 never the last.
         row = None if r or not u[0] else int(u[0] < 0)
         column = None if s or not u[1] else int(u[1] < 0)
         if row is not None:
-            found = found - _either_way(self.sums.rows[row], s)
+            found = found - _either_way(rows[row], s)
         if column is not None:
-            found = found - _either_way(self.sums.columns[column], r)
+            found = found - _either_way(columns[column], r)
         if row is not None and column is not None:
-            found = found + self.sums.corners[row, column]
+            found = found + corners[row, column]
         return found
 
     def _whole(self, r: int, s: int) -> Float[Tensor, "c c"]:
-        assert self.sums is not None
-        return self.sums.whole[HALF.index((r, s))] if (r, s) in HALF else self.sums.whole[HALF.index((-r, -s))].T
+        sums = self.sums[0]
+        return sums[HALF.index((r, s))] if (r, s) in HALF else sums[HALF.index((-r, -s))].T
 
     def _seen(self, u: tuple[int, int]) -> Float[Tensor, " c"]:
         """Σ over output pixels x of a(x + u)."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call
+from posterity.blocks.base import plain_fields
 from posterity.blocks.linear import sum_dtype
 from posterity.curvature.batches import Workers
 from posterity.curvature.likelihoods import Automatic, Labels
@@ -57,6 +60,14 @@ class Accumulator(ABC):
 
     def next_phase(self, workers: Workers) -> None:  # noqa: B027
         """The data has been seen once; another round begins."""
+
+    def state(self) -> dict[str, Any]:
+        """The sum so far, between two batches, as tensors and numbers: what a checkpoint keeps."""
+        return plain_fields(self)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the sum of a checkpoint. Called on an empty one."""
+        vars(self).update(state)
 
     @abstractmethod
     def result(self, workers: Workers) -> Matrix:

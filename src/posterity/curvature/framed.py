@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from posterity.algebra import Basis, JointEigen, Kronecker, Matrix, in_one_frame
 from posterity.blocks import Block, Call
+from posterity.blocks.base import plain_fields
 from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.batches import Workers
 from posterity.curvature.diagonal import Squares
@@ -89,6 +92,21 @@ class _Framed(Accumulator):
         assert self.left is not None
         assert self.right is not None
         self.values = add_squares(self.values, self.block, calls, self.left, self.right)
+
+    def state(self) -> dict[str, Any]:
+        finder = None if self.finder is None else self.finder.state()
+        waiting = [[[call.a, call.s] for call in calls] for calls in self.waiting]
+        return plain_fields(self) | {"finder": finder, "waiting": waiting}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        finder, waiting = state["finder"], state["waiting"]
+        super().restore({name: value for name, value in state.items() if name != "finder"})
+        self.waiting = [[Call(a, s) for a, s in calls] for calls in waiting]
+        if finder is None:
+            self.finder = None
+        else:
+            assert self.finder is not None
+            self.finder.restore(finder)
 
     def result(self, workers: Workers) -> Matrix:
         if self.finder is not None:

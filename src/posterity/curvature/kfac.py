@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -55,6 +56,19 @@ class Averages(Accumulator):
             assert call.s is not None
             self.left.add(call.s)
 
+    def state(self) -> dict[str, Any]:
+        moments = [(list(shape), moment.state()) for shape, moment in self.moments.items()]
+        return {"left": self.left.state(), "moments": moments}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.left.restore(state["left"])
+        for shape, moment in state["moments"]:
+            self.moments[torch.Size(shape)] = self._moment(shape)
+            self.moments[torch.Size(shape)].restore(moment)
+
+    def _moment(self, shape: Sequence[int]) -> Moment:
+        return self.layer.input_moment(torch.Size((1, *shape)))
+
     def factors(self, workers: Workers) -> tuple[Tensor, Tensor]:
         out, inp = self.block.shape
         left = self.left.matrix() if self.left.rows else torch.zeros(out, out)
@@ -89,6 +103,9 @@ class ReducedAverages(Averages):
         if last:
             self.right.add(a.mean(1))
             self.moments = {a.shape[1:]: self.right}
+
+    def _moment(self, shape: Sequence[int]) -> Moment:
+        return self.right
 
 
 def add_squares(values: Tensor, block: Block, calls: list[Call], left: Tensor, right: Tensor) -> Tensor:
@@ -141,6 +158,19 @@ class _Rotated(Accumulator):
             self.averages.see_gradients(calls, last)
         else:
             self.values = add_squares(self.values, self.block, calls, self.left, self.right)
+
+    def state(self) -> dict[str, Any]:
+        found = super().state()
+        return found if self.averages is None else found | {"averages": self.averages.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        averages = state["averages"]
+        super().restore({name: value for name, value in state.items() if name != "averages"})
+        if averages is None:
+            self.averages = None
+        else:
+            assert self.averages is not None
+            self.averages.restore(averages)
 
     def next_phase(self, workers: Workers) -> None:
         assert self.averages is not None

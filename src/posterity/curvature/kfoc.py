@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -82,6 +83,16 @@ class _Pair(Accumulator):
     def _join(self) -> None:
         self.total = joined(self.total, self.rows)
         self.rows = []
+
+    def state(self) -> dict[str, Any]:
+        total = None if self.total is None else [self.total.left, self.total.right]
+        pairs = [[pair.left, pair.right] for pair in self.rows]
+        return {"unit": self.unit, "start": self.start, "total": total, "rows": pairs}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.unit, self.start = state["unit"], state["start"]
+        self.total = None if state["total"] is None else Kronecker.unchecked(*state["total"])
+        self.rows = [RowPair(*pair) for pair in state["rows"]]
 
     def result(self, workers: Workers) -> Matrix:
         if self.rows:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,7 @@ from posterity.curvature.batches import Batch, Data, Workers, batch_count, batch
 from posterity.curvature.hashes import Hashes, batch_hashes, gathered
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import Categorical, Likelihood
+from posterity.curvature.partial import Partial
 from posterity.curvature.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
 from posterity.memory import require_memory
@@ -59,6 +62,7 @@ def estimate(
     blocks: Selection = None,
     batch_size: int = 256,
     generator: torch.Generator | None = None,
+    checkpoint: str | Path | None = None,
     progress: bool = True,
 ) -> Curvature:
     """The curvature of a network on data: a matrix per block summed over the data, the summed NLL, and N.
@@ -75,12 +79,15 @@ def estimate(
         blocks: which layers, by name, type or predicate; all of them by default.
         batch_size: into what tensors and datasets are cut; a `DataLoader` brings its own.
         generator: of the labels that are drawn from the model, where the estimator draws any.
+        checkpoint: a file to keep the sums in on the way, about once a minute. Where it is there already the pass goes on from
+            it, to the same result as without a break; it is removed at the end. Every process has one of its own.
         progress: whether to show a bar once it takes longer than two seconds.
     Returns:
         A `Curvature`: matrices by block, summed negative log-likelihood in nats, number of examples.
     Raises:
         UnsupportedLayer: if a trainable layer has no matrix form and `blocks` does not leave it out.
         NoData: if the data is empty.
+        BadCheckpoint: if the checkpoint is damaged, or of another network, estimator, number of processes or other data.
         TooLittleMemory: if the sums do not fit; told before anything is allocated.
 
     Example:
@@ -102,26 +109,34 @@ def estimate(
         device = None if generator is None else generator.device
         seed = int(torch.randint(2**62, (), generator=generator, device=device))
         generator = torch.Generator().manual_seed(seed + workers.rank)
-    start = generator.get_state()
+    at = matrices_digest(read_blocks(model, found))
+    settings = {
+        "the estimator": repr(estimator),
+        "the likelihood": repr(likelihood),
+        "the weights' digest": at,
+        "the batch size": batch_size,
+        "the number of processes": workers.size,
+    }
+    partial = Partial(checkpoint, workers, settings)
     with torch.inference_mode(False), watched(model, found) as watch:
-        pass_over = _Pass(model, found, estimator, likelihood, generator, watch)
+        pass_over = _Pass(model, found, estimator, likelihood, generator, watch, partial)
         phases = max(a.phases for a in pass_over.accumulators.values())
-        for phase in range(phases):
-            if phase:
-                # The same labels again: each phase belongs to the same Fisher information.
-                generator.set_state(start)
+        for phase in range(pass_over.phase, phases):
+            if phase > pass_over.phase:
                 pass_over.next_phase(workers)
             share = batches(data, batch_size, workers)
             total = batch_count(data, batch_size)
             for batch in track(share, total, f"curvature ({type(estimator).__name__})", progress):
-                pass_over.see(batch)
-    return pass_over.result(data, workers)
+                pass_over.take(batch)
+    result = pass_over.result(data, workers, at)
+    partial.done()
+    return result
 
 
 class _Pass:
     """The state of one estimate: an accumulator per block, and what was summed beside them."""
 
-    def __init__(self, model, blocks, estimator, likelihood, generator, watch) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, model, blocks, estimator, likelihood, generator, watch, partial) -> None:  # type: ignore[no-untyped-def]
         self.model: nn.Module = model
         self.blocks: dict[str, Block] = blocks
         self.estimator: Estimator = estimator
@@ -138,8 +153,46 @@ class _Pass:
         self.keep = any(a.needs_inputs for a in self.accumulators.values())
         self.nll, self.count, self.seen, self.phase = 0.0, 0, 0, 0
         self.reached: set[str] = set()
-        self.hashes: list[Hashes] = []
+        self.hashes: list[Hashes | None] = []
         self.unreadable: BadData | None = None
+        self.start = generator.get_state()
+        self.partial: Partial = partial
+        self.batches, self.skipped = 0, 0
+        if partial.found is not None:
+            self._restore(partial.found)
+
+    def take(self, batch: Batch) -> None:
+        """See a batch, unless its sums came from the checkpoint."""
+        if self.batches < self.skipped:
+            self.partial.check_same(self._hashed(batch), self.batches)
+            self.batches += 1
+            return
+        self.see(batch)
+        self.batches += 1
+        self.partial.keep(self._state)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "phase": self.phase,
+            "batches": self.batches,
+            "accumulators": {name: a.state() for name, a in self.accumulators.items()},
+            "nll": self.nll,
+            "count": self.count,
+            "seen": self.seen,
+            "reached": sorted(self.reached),
+            "hashes": self.hashes,
+            "generator": self.generator.get_state(),
+            "start": self.start,
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        for name, accumulator in self.accumulators.items():
+            accumulator.restore(state["accumulators"][name])
+        self.phase, self.skipped = state["phase"], state["batches"]
+        self.nll, self.count, self.seen = state["nll"], state["count"], state["seen"]
+        self.reached, self.hashes = set(state["reached"]), list(state["hashes"])
+        self.start = state["start"]
+        self.generator.set_state(state["generator"])
 
     def see(self, batch: Batch) -> None:
         batch = batch.to(self.device)
@@ -164,14 +217,15 @@ class _Pass:
         if self.phase == 0:
             self.nll += nll
             self.count += batch.count
-            self._hash(batch)
+            self.hashes.append(self._hashed(batch))
 
-    def _hash(self, batch: Batch) -> None:
+    def _hashed(self, batch: Batch) -> Hashes | None:
         """Which examples these are, told while they are at hand."""
         try:
-            self.hashes.append(batch_hashes(batch))
+            return batch_hashes(batch)
         except BadData as error:
             self.unreadable = error
+            return None
 
     def _input(self, name: str, a: Tensor) -> None:
         if self.phase < self.accumulators[name].phases:
@@ -203,13 +257,16 @@ class _Pass:
 
     def next_phase(self, workers: Workers) -> None:
         self._check_complete()
-        self.seen = 0
+        # The same labels again: each phase belongs to the same Fisher information.
+        self.generator.set_state(self.start)
+        self.seen, self.batches, self.skipped = 0, 0, 0
         self.phase += 1
         for accumulator in self.accumulators.values():
             if accumulator.phases > 1:
                 accumulator.next_phase(workers)
 
     def _check_complete(self) -> None:
+        self.partial.check_reached(self.batches)
         if self.seen != self.count:
             raise BadData(
                 f"the first pass over the data met {self.count} examples, the second {self.seen}, and "
@@ -221,9 +278,10 @@ class _Pass:
         weights = past_of(self.model)
         if self.unreadable is not None:
             return weights.joined(Provenance.unknown(f"the data cannot be told apart: {self.unreadable}"))
-        return weights.joined(Provenance.read(data, gathered(self.hashes, workers)))
+        known = [hashes for hashes in self.hashes if hashes is not None]
+        return weights.joined(Provenance.read(data, gathered(known, workers)))
 
-    def result(self, data: Data, workers: Workers) -> Curvature:
+    def result(self, data: Data, workers: Workers, at: str) -> Curvature:
         self._check_complete()
         count = int(workers.total(self.count))
         if not count:
@@ -236,5 +294,5 @@ class _Pass:
             self.estimator,
             self.likelihood,
             self._provenance(data, workers),
-            matrices_digest(read_blocks(self.model, self.blocks)),
+            at,
         )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import io
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,14 +14,10 @@ from torch import Tensor, nn
 
 from posterity.curvature.batches import Workers
 from posterity.errors import BadCheckpoint
-from posterity.files import write_whole
+from posterity.files import read_state, write_state
 from posterity.laplace.objective import PriorPenalty
 
 KEYS = {"seed", "settings", "model", "optimiser", "generators", "torch", "cuda", "epochs", "best", "least", "stale"}
-
-
-SEAL = b"posterity checkpoint 1\n"
-"""What a file begins with, before the sha256 of the rest."""
 
 
 @dataclass(frozen=True)
@@ -167,24 +161,6 @@ class Checkpoint:
         return BadCheckpoint(
             f"{self.path} is not a checkpoint of this training ({type(error).__name__}: {reason}): remove it to start anew."
         )
-
-
-def write_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Tensors and numbers in a file that is whole at every moment, sealed."""
-    file = io.BytesIO()
-    torch.save(dict(state), file)
-    content = file.getvalue()
-    write_whole(path, SEAL + hashlib.sha256(content).digest() + content)
-
-
-def read_state(path: Path) -> Any:
-    """What `write_state` wrote, to the last bit; nothing in it is run."""
-    whole = path.read_bytes()
-    seal, content = whole[: len(SEAL) + 32], whole[len(SEAL) + 32 :]
-    if not seal.startswith(SEAL) or hashlib.sha256(content).digest() != seal[len(SEAL) :]:
-        raise ValueError("its bytes are not those that were saved")
-    # By its bytes, not by its name: torch takes a name in .safetensors for another format.
-    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
 def _check_optimiser(saved: Any, optimiser: torch.optim.Optimizer) -> None:

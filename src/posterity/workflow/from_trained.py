@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -136,6 +137,7 @@ def prior(
     text: str = "",
     batch_size: int = 256,
     generator: torch.Generator | None = None,
+    checkpoint: str | Path | None = None,
     progress: bool = True,
 ) -> Gaussian:
     """A prior from any trained network and some inputs, without labels.
@@ -153,6 +155,7 @@ def prior(
         text: a sentence for the prior's card.
         batch_size: inputs at a time.
         generator: the source of randomness.
+        checkpoint: a file to keep the sums in on the way: a run that was stopped goes on from it (see `estimate`).
         progress: whether to show bars.
 
     Returns:
@@ -171,13 +174,16 @@ def prior(
     if isinstance(estimator.labels, Empirical):
         raise BadData("a prior without labels cannot use the data's: give labels=Sampled(n) or Exact().")
     given = input_batches(inputs, batch_size, next(model.parameters()).device)
+    vectors = not _have_positions(model, given[0].part(0, given[0].count))
     curvature = estimate(
         model,
-        [_labelled(model, batch) for batch in given],
+        [_labelled(model, batch, vectors) for batch in given],
         estimator,
         Categorical(),
         blocks=blocks,
+        batch_size=batch_size,
         generator=generator,
+        checkpoint=checkpoint,
         progress=progress,
     )
     scale = 1.0 if population is None else population / curvature.count
@@ -187,10 +193,13 @@ def prior(
 
 
 @torch.no_grad()
-def _labelled(model: nn.Module, batch: Batch) -> tuple[object, torch.Tensor]:
-    """Inputs with stand-ins for labels, of the shape that the outputs ask for."""
-    with evaluating(model):
-        shape = batch.outputs(model).shape[:-1]
+def _labelled(model: nn.Module, batch: Batch, vectors: bool) -> tuple[object, torch.Tensor]:
+    """Inputs with stand-ins for labels, of the shape that the outputs ask for: one a vector, else what a forward pass tells."""
+    if vectors:
+        shape = torch.Size((batch.count,))
+    else:
+        with evaluating(model):
+            shape = batch.outputs(model).shape[:-1]
     inputs = batch.named if batch.named else batch.positional[0]
     return inputs, torch.zeros(shape, dtype=torch.int64)
 

@@ -1,0 +1,123 @@
+"""The sums of an unfinished estimate in a file, so that a kill loses a minute of a long pass and not all of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posterity.curvature.batches import Workers
+from posterity.errors import BadCheckpoint, MissingFolder
+from posterity.files import read_state, room_for, write_state
+
+SECONDS = 60.0
+"""Of work that a kill loses at most, beside the batch it falls into."""
+KEYS = (
+    "settings",
+    "phase",
+    "batches",
+    "accumulators",
+    "nll",
+    "count",
+    "seen",
+    "reached",
+    "hashes",
+    "generator",
+    "start",
+)
+
+
+class Partial:
+    """One worker's file: read at the beginning, written on the way, gone at the end.
+
+    It names what it belongs to (estimator, likelihood, weights, batch size, number of workers) and the examples that are in it.
+    Anything else is refused.
+    """
+
+    def __init__(self, path: str | Path | None, workers: Workers, settings: Mapping[str, Any]) -> None:
+        name = None if path is None else Path(path)
+        if name is not None and workers.size > 1:
+            name = name.with_name(f"{name.name}.{workers.rank + 1}-of-{workers.size}")
+        self.path, self.settings = name, dict(settings)
+        self.written = time.monotonic()
+        if name is not None and not name.parent.is_dir():
+            raise MissingFolder(f"the folder {name.parent} of the checkpoint does not exist: make it first.")
+        self.found = self._read()
+        self._agree(workers)
+
+    def keep(self, state: Callable[[], Mapping[str, Any]]) -> None:
+        """Write what there is, unless that was done a short while ago."""
+        if self.path is None or time.monotonic() - self.written < SECONDS:
+            return
+        whole = {"settings": self.settings, **state()}
+        with room_for(self.path, _size(whole)):
+            write_state(self.path, whole)
+        self.written = time.monotonic()
+
+    def check_same(self, hashes: Tensor | None, number: int) -> None:
+        """That a batch which is skipped is one of those in the file."""
+        assert self.found is not None
+        kept = self.found["hashes"][number]
+        if (kept is None) != (hashes is None) or (kept is not None and not torch.equal(kept, hashes)):
+            raise BadCheckpoint(
+                f"{self.path} holds sums of other data: batch {number} is not the one that is in it. Remove it to start anew, "
+                "or give the same data in the same order."
+            )
+
+    def check_reached(self, batches: int) -> None:
+        """That the data was not at an end before all batches of the file had been met again."""
+        if self.found is not None and batches < self.found["batches"]:
+            raise BadCheckpoint(
+                f"{self.path} holds sums of {self.found['batches']} batches and the data has {batches}: it is other data. "
+                "Remove the file to start anew."
+            )
+
+    def done(self) -> None:
+        """The result is there: nothing is left to go on with."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any] | None:
+        if self.path is None or not self.path.exists():
+            return None
+        try:
+            state = read_state(self.path)
+            if missing := [key for key in KEYS if key not in state]:
+                raise KeyError(", ".join(missing))
+        except Exception as error:
+            reason = next(iter(str(error).splitlines()), "").rstrip(".:")
+            raise BadCheckpoint(
+                f"{self.path} is not a checkpoint of an estimate ({type(error).__name__}: {reason}): remove it to start anew."
+            ) from error
+        for name, value in self.settings.items():
+            if state["settings"].get(name) != value:
+                raise BadCheckpoint(
+                    f"{self.path} is a checkpoint of another estimate: {name} was {state['settings'].get(name)} and is {value}. "
+                    "Remove it to start anew."
+                )
+        return dict(state)
+
+    def _agree(self, workers: Workers) -> None:
+        """Workers meet between two passes over the data: they go on within one pass, or all begin again."""
+        if workers.size == 1:
+            return
+        own = -1 if self.found is None else int(self.found["phase"])
+        phases = {int(phase) for phase in workers.gather(torch.tensor(own))}
+        # A worker that had not written yet begins the first pass anew, beside others that go on in it.
+        if len({max(0, phase) for phase in phases}) > 1:
+            self.found = None
+
+
+def _size(state: Any) -> int:
+    match state:
+        case Tensor():
+            return state.nbytes
+        case dict():
+            return sum(map(_size, state.values()))
+        case list() | tuple():
+            return sum(map(_size, state))
+    return 64

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 
@@ -93,7 +93,7 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     with replacing(path) as draft, open(draft, "wb") as file:
         file.write(SEAL + bytes(32))
         sealing = _Sealing(file)
-        torch.save(dict(state), sealing)
+        torch.save(dict(state), cast(IO[bytes], sealing))
         file.seek(len(SEAL))
         file.write(sealing.sha256.digest())
 

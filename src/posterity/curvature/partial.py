@@ -62,7 +62,8 @@ class Partial:
         """That a batch which is skipped is one of those in the file."""
         assert self.found is not None
         kept = self.found["hashes"][number]
-        if (kept is None) != (hashes is None) or (kept is not None and not torch.equal(kept, hashes)):
+        same = hashes is kept if hashes is None or kept is None else torch.equal(kept, hashes)
+        if not same:
             raise BadCheckpoint(
                 f"{self.path} holds sums of other data: batch {number} is not the one that is in it. Remove it to start anew, "
                 "or give the same data in the same order."

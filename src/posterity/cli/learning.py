@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
@@ -21,153 +21,70 @@ from posterity.cli.telling import command_line, note, tell, write_page
 from posterity.errors import BadData, UnknownNetwork
 from posterity.pages import fit_page
 
-Epochs = Annotated[int | None, typer.Option(min=1, help="At most so many; by default until it no longer helps.")]
-Lr = Annotated[float | None, typer.Option(min=0.0, help="The learning rate to begin with.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Examples at a time.")]
-Head = Annotated[
-    Literal["keep", "new"] | None,
-    typer.Option(help="Hand the prior's last layer down or begin it anew; by default the names of the classes decide."),
-]
-Prior = Annotated[
-    Path | None, typer.Option(help="A prior to begin with: a folder, or a .safetensors file with --network.")
+PriorArgument = Annotated[
+    Path, typer.Argument(help="A prior: a folder, or a .safetensors file with --network.", show_default=False)
 ]
 
 
-def learn(
-    data: opt.Data,
-    out: opt.Out,
-    network: opt.Network = None,
-    prior: Prior = None,
-    target: opt.Target = None,
-    columns: opt.Columns = None,
-    task: opt.Task = None,
-    missing: opt.Missing = "refuse",
-    size: opt.Size = None,
-    channels: opt.Channels = None,
-    part: opt.Part = "train",
-    head: Head = None,
-    epochs: Epochs = None,
-    lr: Lr = None,
-    batch_size: BatchSize = 256,
-    seed: opt.Seed = 0,
-    overwrite: opt.Overwrite = False,
-    dry_run: opt.DryRun = False,
-    page: opt.Page = None,
-    as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
-) -> None:
-    """Train a network on data and write its posterior: a folder that predict, evaluate, certify and adapt use."""
-    wish = opt.wish(target, columns, task, missing, size, channels, part)
-    given = None if prior is None else _given(prior, network)
-    run = Run(data, wish, network, given, out, seed, head, epochs, overwrite, dry_run, as_json, quiet)
-    if run.stops():
-        return
-    examples = run.examples()
-    model = run.network(examples)
-    training = {key: value for key, value in (("epochs", epochs), ("lr", lr)) if value is not None}
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a user asks of learning: each field is an argument or an option of the commands below."""
 
-    def fitting(generator: torch.Generator) -> pt.Fit:
-        return pt.learn(
-            model,
-            examples.pair,
-            None if given is None else given.prior,
-            _likelihood(examples),
-            classes=examples.classes or None,
-            head=head,
-            batch_size=batch_size,
-            generator=generator,
-            progress=not quiet,
-            training=training,
-        )
-
-    run.finish("learn", examples, fitting, page)
-
-
-def adapt(
+    data: opt.Data
+    out: opt.Out
+    network: opt.Network = None
     prior: Annotated[
-        Path, typer.Argument(help="A prior: a folder, or a .safetensors file with --network.", show_default=False)
-    ],
-    data: opt.Data,
-    out: opt.Out,
-    network: opt.Network = None,
-    target: opt.Target = None,
-    missing: opt.Missing = "refuse",
-    part: opt.Part = "train",
-    head: Head = None,
-    seed: opt.Seed = 0,
-    overwrite: opt.Overwrite = False,
-    dry_run: opt.DryRun = False,
-    page: opt.Page = None,
-    as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
-) -> None:
+        Path | None, typer.Option(help="A prior to begin with: a folder, or a .safetensors file with --network.")
+    ] = None
+    target: opt.Target = None
+    columns: opt.Columns = None
+    task: opt.Task = None
+    missing: opt.Missing = "refuse"
+    size: opt.Size = None
+    channels: opt.Channels = None
+    part: opt.Part = "train"
+    head: Annotated[
+        Literal["keep", "new"] | None,
+        typer.Option(
+            help="Hand the prior's last layer down or begin it anew; by default the names of the classes decide."
+        ),
+    ] = None
+    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default until it no longer helps.")] = (
+        None
+    )
+    lr: Annotated[float | None, typer.Option(min=0.0, help="The learning rate to begin with.")] = None
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples at a time.")] = 256
+    seed: opt.Seed = 0
+    overwrite: opt.Overwrite = False
+    dry_run: opt.DryRun = False
+    page: opt.Page = None
+    as_json: opt.Json = False
+    quiet: opt.Quiet = False
+
+    @property
+    def wish(self) -> Wish:
+        """What is asked of the data."""
+        return opt.wish(self.target, self.columns, self.task, self.missing, self.size, self.channels, self.part)
+
+
+@opt.command(Asked)
+def learn(asked: Asked) -> None:
+    """Train a network on data and write its posterior: a folder that predict, evaluate, certify and adapt use."""
+    Run("learn", asked).go()
+
+
+@opt.command(
+    Asked, without=("columns", "task", "size", "channels", "epochs", "lr", "batch_size"), first={"prior": PriorArgument}
+)
+def adapt(asked: Asked) -> None:
     """Adapt a prior to few examples, without training: seconds for a hundred of them."""
-    given = _given(prior, network)
-    wish = opt.wish(target, None, None, missing, part=part)
-    run = Run(data, wish, network, given, out, seed, head, None, overwrite, dry_run, as_json, quiet, trains=False)
-    if run.stops():
-        return
-    examples = run.examples()
-    model = run.network(examples)
-
-    def fitting(generator: torch.Generator) -> pt.Fit:
-        return pt.adapt(
-            model,
-            given.prior,
-            examples.pair,
-            _likelihood(examples),
-            classes=examples.classes or None,
-            head=head,
-            generator=generator,
-            progress=not quiet,
-        )
-
-    run.finish("adapt", examples, fitting, page)
+    Run("adapt", asked).go()
 
 
-def prior_learn(
-    data: opt.Data,
-    out: opt.Out,
-    network: opt.Network = None,
-    target: opt.Target = None,
-    columns: opt.Columns = None,
-    task: opt.Task = None,
-    missing: opt.Missing = "refuse",
-    size: opt.Size = None,
-    channels: opt.Channels = None,
-    part: opt.Part = "train",
-    epochs: Epochs = None,
-    lr: Lr = None,
-    batch_size: BatchSize = 256,
-    seed: opt.Seed = 0,
-    overwrite: opt.Overwrite = False,
-    dry_run: opt.DryRun = False,
-    page: opt.Page = None,
-    as_json: opt.Json = False,
-    quiet: opt.Quiet = False,
-) -> None:
+@opt.command(Asked, without=("prior", "head"))
+def prior_learn(asked: Asked) -> None:
     """Learn from data and write the posterior as a prior to share: no example is in the folder."""
-    wish = opt.wish(target, columns, task, missing, size, channels, part)
-    run = Run(data, wish, network, None, out, seed, None, epochs, overwrite, dry_run, as_json, quiet, kind="prior")
-    if run.stops():
-        return
-    examples = run.examples()
-    model = run.network(examples)
-    training = {key: value for key, value in (("epochs", epochs), ("lr", lr)) if value is not None}
-
-    def fitting(generator: torch.Generator) -> pt.Fit:
-        return pt.learn(
-            model,
-            examples.pair,
-            likelihood=_likelihood(examples),
-            classes=examples.classes or None,
-            batch_size=batch_size,
-            generator=generator,
-            progress=not quiet,
-            training=training,
-        )
-
-    run.finish("learn", examples, fitting, page)
+    Run("learn", asked, kind="prior").go()
 
 
 class Given:
@@ -199,29 +116,38 @@ def _given(path: Path, network: str | None) -> Given:
 class Run:
     """What learning and adapting have in common: looking, estimating, reading, fitting, writing, telling."""
 
-    def __init__(
-        self,
-        data: str,
-        wish: Wish,
-        network: str | None,
-        given: Given | None,
-        out: Path,
-        seed: int,
-        head: str | None,
-        epochs: int | None,
-        overwrite: bool,
-        dry_run: bool,
-        as_json: bool,
-        quiet: bool,
-        trains: bool = True,
-        kind: Literal["fit", "prior"] = "fit",
-    ) -> None:
-        self.data, self.wish, self.given, self.out, self.seed = data, wish, given, out, seed
-        self.head, self.epochs, self.dry_run, self.as_json, self.quiet = head, epochs, dry_run, as_json, quiet
-        self.trains, self.kind, self.chosen = trains, kind, network
+    def __init__(self, verb: Literal["learn", "adapt"], asked: Asked, kind: Literal["fit", "prior"] = "fit") -> None:
+        self.verb, self.asked, self.kind = verb, asked, kind
+        self.given = None if asked.prior is None else _given(asked.prior, asked.network)
         self.began = time.monotonic()
-        if not dry_run:
-            check_new(out, overwrite)
+        if not asked.dry_run:
+            check_new(asked.out, asked.overwrite)
+
+    def go(self) -> None:
+        """The whole command; where only an estimate was asked for, that alone."""
+        if self.asked.dry_run:
+            self.estimate()
+            return
+        examples = self.examples()
+        self.finish(examples, self.network(examples))
+
+    def fit(self, examples: Examples, model: nn.Module) -> pt.Fit:
+        """The verb itself."""
+        options: dict[str, Any] = {
+            "classes": examples.classes or None,
+            "head": self.asked.head,
+            "generator": torch.Generator().manual_seed(self.asked.seed),
+            "progress": not self.asked.quiet,
+        }
+        likelihood = pt.Categorical() if examples.classes else pt.GaussianNoise()
+        prior = None if self.given is None else self.given.prior
+        if self.verb == "adapt":
+            assert prior is not None
+            return pt.adapt(model, prior, examples.pair, likelihood, **options)
+        given = {"epochs": self.asked.epochs, "lr": self.asked.lr}
+        training = {name: value for name, value in given.items() if value is not None}
+        batch_size = self.asked.batch_size
+        return pt.learn(model, examples.pair, prior, likelihood, batch_size=batch_size, training=training, **options)
 
     @property
     def recipe(self) -> Recipe | None:
@@ -230,37 +156,35 @@ class Run:
 
     def name(self, shape: tuple[int, ...]) -> str:
         """The network's name: as asked, else the prior's, else what suits the inputs."""
-        if self.chosen is not None:
-            return self.chosen
+        if self.asked.network is not None:
+            return self.asked.network
         opened = None if self.given is None else self.given.opened
         return default_for(shape) if opened is None else opened.manifest.network
 
-    def stops(self) -> bool:
-        """Whether only an estimate was asked for; it is told then, before any example is read."""
-        if not self.dry_run:
-            return False
-        wish = self.wish if self.recipe is None else _as_wish(self.wish, self.recipe)
-        found = look(self.data, wish)
+    def estimate(self) -> None:
+        """What it would take, told before any example is read."""
+        wish = self.asked.wish if self.recipe is None else _as_wish(self.asked.wish, self.recipe)
+        found = look(self.asked.data, wish)
         outputs = len(found.classes) if found.classes else self._outputs()
-        torch.manual_seed(self.seed)
+        torch.manual_seed(self.asked.seed)
         model = build(self.name(found.shape), found.shape, outputs)
         estimate = self.cost(model, found, outputs)
         rows = [("data", _told(found)), *estimate.rows()]
         if found.classes is None:
             rows.append(("assumed", f"{outputs} outputs: labels are not read for an estimate"))
         result = {"dry_run": True, "examples": found.count, "shape": found.shape, "outputs": outputs}
-        tell(result | estimate.to_json(), self.as_json, f"What it would take to learn from {self.data}", rows)
-        return True
+        title = f"What it would take to learn from {self.asked.data}"
+        tell(result | estimate.to_json(), self.asked.as_json, title, rows)
 
     def _outputs(self) -> int:
         if self.given is not None and self.given.opened is not None:
             return self.given.opened.manifest.outputs
-        return 1 if self.wish.task == "regression" else 10
+        return 1 if self.asked.wish.task == "regression" else 10
 
     def cost(self, model: nn.Module, found: Look, outputs: int) -> Cost:
         """Memory and time, by shapes and one small batch."""
-        new_head = self.head == "new" or (
-            self.head is None and self.given is not None and found.classes != self.given.prior.card.classes
+        new_head = self.asked.head == "new" or (
+            self.asked.head is None and self.given is not None and found.classes != self.given.prior.card.classes
         )
         return cost(
             model,
@@ -269,37 +193,36 @@ class Run:
             outputs,
             prior=self.given is not None,
             new_head=new_head,
-            trains=self.trains,
-            epochs=self.epochs,
+            trains=self.verb == "learn",
+            epochs=self.asked.epochs,
         )
 
     def examples(self) -> Examples:
         """All examples, read as the prior's data was."""
-        note(f"reading {self.data}", self.quiet)
+        note(f"reading {self.asked.data}", self.asked.quiet)
         recipe = self.recipe
         if recipe is not None:
-            wish = _as_wish(self.wish, recipe)
-            found = read(self.data, wish, recipe)
+            wish = _as_wish(self.asked.wish, recipe)
+            found = read(self.asked.data, wish, recipe)
         else:
-            found = read(self.data, self.wish)
+            found = read(self.asked.data, self.asked.wish)
         for line in found.notes:
-            note(line, self.quiet)
+            note(line, self.asked.quiet)
         if found.classes and len(found.classes) < 2:
-            raise BadData(f'{self.data} has one class, "{found.classes[0]}": at least two are needed.')
+            raise BadData(f'{self.asked.data} has one class, "{found.classes[0]}": at least two are needed.')
         return found
 
     def network(self, examples: Examples) -> nn.Module:
         """A fresh network for the examples."""
-        torch.manual_seed(self.seed)
+        torch.manual_seed(self.asked.seed)
         shape = tuple(examples.x.shape[1:])
         return build(self.name(shape), shape, examples.outputs)
 
-    def finish(
-        self, verb: str, examples: Examples, fitting: Callable[[torch.Generator], pt.Fit], page: Path | None
-    ) -> None:
+    def finish(self, examples: Examples, model: nn.Module) -> None:
         """Fit, write the folder, tell what happened."""
-        note(f"{verb}ing from {len(examples.x):,} examples with {self.name(examples.recipe.shape)}", self.quiet)
-        fit = fitting(torch.Generator().manual_seed(self.seed))
+        verb = self.verb
+        note(f"{verb}ing from {len(examples.x):,} examples with {self.name(examples.recipe.shape)}", self.asked.quiet)
+        fit = self.fit(examples, model)
         exact = fit.function is not None
         manifest = Manifest(
             kind=self.kind,
@@ -309,29 +232,29 @@ class Run:
             outputs=examples.outputs,
             count=len(examples.x),
             verb=verb,
-            options={"seed": self.seed, "head": self.head},
+            options={"seed": self.asked.seed, "head": self.asked.head},
             noise=getattr(fit.likelihood, "precision", None),
             calibration=(fit.calibration.tau, fit.calibration.temperature),
             in_function_space=exact and self.kind == "fit",
         )
         if self.kind == "fit":
-            write_fit(self.out, manifest, fit, None if self.given is None else self.given.prior, examples.pair)
+            write_fit(self.asked.out, manifest, fit, None if self.given is None else self.given.prior, examples.pair)
         else:
-            write_prior(self.out, manifest, fit)
+            write_prior(self.asked.out, manifest, fit)
         seconds = time.monotonic() - self.began
         story = _story(self, examples, fit, seconds)
-        title = f"{'A prior from' if self.kind == 'prior' else 'Learned from'} {self.data}"
+        title = f"{'A prior from' if self.kind == 'prior' else 'Learned from'} {self.asked.data}"
         # Told before the page is drawn: what is written is written, whatever is missing for pictures.
         result = {
-            "out": str(self.out),
+            "out": str(self.asked.out),
             "seconds": seconds,
             "examples": len(examples.x),
             "classes": list(examples.classes),
         }
-        result |= {"exact": exact, "task": examples.recipe.task, "network": manifest.network, "seed": self.seed}
-        tell(result, self.as_json, title, story.items(), _next(self, exact))
+        result |= {"exact": exact, "task": examples.recipe.task, "network": manifest.network, "seed": self.asked.seed}
+        tell(result, self.asked.as_json, title, story.items(), _next(self, exact))
         gaussians = {"prior": fit.prior, "posterior": fit.posterior}
-        write_page(page, lambda: fit_page(title, story, gaussians, fit.history, None, command_line()))
+        write_page(self.asked.page, lambda: fit_page(title, story, gaussians, fit.history, None, command_line()))
 
 
 def _as_wish(wish: Wish, recipe: Recipe) -> Wish:
@@ -345,10 +268,6 @@ def _as_wish(wish: Wish, recipe: Recipe) -> Wish:
         recipe.shape[0] if picture else None,
         wish.part,
     )
-
-
-def _likelihood(examples: Examples) -> pt.Categorical | pt.GaussianNoise:
-    return pt.Categorical() if examples.classes else pt.GaussianNoise()
 
 
 def _told(found: Look) -> str:
@@ -367,7 +286,7 @@ def _story(run: Run, examples: Examples, fit: pt.Fit, seconds: float) -> dict[st
         if fit.function is not None
         else "structured, around the trained network",
         "took": duration(seconds),
-        "written to": str(run.out),
+        "written to": str(run.asked.out),
     }
     if fit.history is not None and fit.history.epochs:
         last = fit.history.final
@@ -378,9 +297,8 @@ def _story(run: Run, examples: Examples, fit: pt.Fit, seconds: float) -> dict[st
 
 
 def _next(run: Run, exact: bool) -> list[str]:
+    out = run.asked.out
     if run.kind == "prior":
-        return [f"Next: posterity adapt {run.out} FEW-EXAMPLES --out FIT   (no training example is in {run.out})"]
-    kept = [
-        f"{run.out}/examples.safetensors holds the training examples: predictions need them. To share, take prior or posterior."
-    ]
-    return [*(kept if exact else []), f"Next: posterity predict {run.out} NEW-DATA --out predictions.csv"]
+        return [f"Next: posterity adapt {out} FEW-EXAMPLES --out FIT   (no training example is in {out})"]
+    kept = f"{out}/examples.safetensors holds the training examples: predictions need them. To share, take prior or posterior."
+    return [*([kept] if exact else []), f"Next: posterity predict {out} NEW-DATA --out predictions.csv"]

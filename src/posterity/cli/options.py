@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -44,6 +47,40 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 Page = Annotated[Path | None, typer.Option(help="Write the result as an HTML page too.", dir_okay=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what memory and time it would take, and stop.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+
+
+def command(
+    record: type, *, without: Sequence[str] = (), first: Mapping[str, Any] | None = None
+) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
+    """Make a command of a function that takes one record: every field of the record is an argument or option.
+
+    Args:
+        record: a dataclass whose fields are annotated as typer wants it.
+        without: fields that keep their default and are no options of this command.
+        first: fields that come first, annotated in another way than in the record.
+    """
+    found = get_type_hints(record, include_extras=True)
+    kinds = dict(first or {}) | {name: kind for name, kind in found.items() if name not in (*without, *(first or {}))}
+    defaults = {field.name: field.default for field in fields(record) if field.name not in (first or {})}
+
+    def decorate(function: Callable[[Any], None]) -> Callable[..., None]:
+        def made(**given: Any) -> None:
+            function(record(**given))
+
+        made.__name__, made.__doc__, made.__annotations__ = function.__name__, function.__doc__, kinds
+        made.__signature__ = Signature(  # type: ignore[attr-defined]
+            [
+                Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=_default(defaults.get(name, MISSING)))
+                for name, kind in kinds.items()
+            ]
+        )
+        return made
+
+    return decorate
+
+
+def _default(value: Any) -> Any:
+    return Parameter.empty if value is MISSING else value
 
 
 def wish(

@@ -29,6 +29,7 @@ from posterity.curvature import (
 )
 from posterity.errors import PosterityError
 from posterity.gaussian import Card, Gaussian, load
+from posterity.kernel import Laplace, Variational
 from posterity.laplace import History, PriorPenalty, Scales, isotropic, log_evidence, train, tune_strength, update
 from posterity.pacbayes import (
     Certificate,
@@ -79,6 +80,7 @@ __all__ = [
     "Gaussian",
     "GaussianNoise",
     "History",
+    "Laplace",
     "PosteriorClassifier",
     "PosteriorRegressor",
     "PosterityError",
@@ -90,6 +92,7 @@ __all__ = [
     "Stream",
     "Task",
     "Tuned",
+    "Variational",
     "__version__",
     "adapt",
     "certify",

@@ -6,18 +6,22 @@ from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
 from posterity.kernel.latent import Latent
 from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate, downdate, log_predictive
-from posterity.kernel.linearised import FunctionPosterior, Linearised
+from posterity.kernel.linearised import AroundNetwork, FunctionPosterior, Linearised
 from posterity.kernel.links import Link, centred, link, normal_draws
 from posterity.kernel.noise import Noise, choose_noise, residual_noise
+from posterity.kernel.variational import Inference, Laplace, Variational
 
 __all__ = [
+    "AroundNetwork",
     "BlockFrame",
     "Calibration",
     "Choice",
     "FunctionPosterior",
     "FunctionSpace",
+    "Inference",
     "Jacobian",
     "Kernel",
+    "Laplace",
     "Latent",
     "LeftOut",
     "Linearised",
@@ -29,6 +33,7 @@ __all__ = [
     "PerOutput",
     "Shared",
     "Strength",
+    "Variational",
     "averaged",
     "calibrate",
     "centred",

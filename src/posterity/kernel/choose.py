@@ -20,11 +20,14 @@ from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
 from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate
 from posterity.kernel.linearised import FunctionPosterior, Linearised
 from posterity.kernel.links import Link
+from posterity.kernel.variational import Inference, Variational, infer
 
-Criterion = Literal["loo", "evidence"]
+Criterion = Literal["loo", "elbo", "evidence"]
 FOLDS = 5
 MEMBERS = 4
 """The most posteriors of an average: each costs its own kernel at every prediction."""
+ALIKE = 0.02
+"""Nats that predictions of left-out examples differ by, on average, between posteriors that count as one."""
 NEGLIGIBLE = 0.03
 """A member of less weight than this changes no prediction worth its price."""
 HALVES = 20
@@ -88,16 +91,20 @@ def choose(
     groups: Int[Tensor, " n"] | None = None,
     link: Link = "probit",
     shares: Iterable[float] | None = None,
+    inference: Inference | None = None,
 ) -> Choice:
     """The average of the best strengths, each with its own (τ, T), by predictions of left-out examples.
 
     `groups` says which examples belong together (windows of one recording): they are left out together. `shares` restricts
-    the grid; (0.0,) is the isotropic prior.
+    the grid; (0.0,) is the isotropic prior. "evidence" and "elbo" take the one strength of greatest (bound on the) marginal
+    likelihood, as it is.
     """
+    if criterion == "elbo":
+        inference = inference if isinstance(inference, Variational) else Variational()
     kernel = linearised.kernel
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)
-    search = _Search(linearised, criterion, groups, link, heads)
+    search = _Search(linearised, criterion, groups, link, heads, inference)
     # One a share: neighbours on the grid are almost the same posterior, and would crowd the others out.
     found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if len(heads) > 1 else [])
     scored = sorted((m for m in found if m is not None), key=lambda m: m.nll)
@@ -107,9 +114,11 @@ def choose(
         raise Inconsistent(
             "no strength of the grid gives a posterior that is consistent with the data: look for constant or repeated inputs."
         )
-    if criterion == "evidence":
-        return Choice((scored[0],), options, criterion, strengths)
-    members = averaged([search.refit(member) for member in averaged(scored, groups)[:MEMBERS]], groups)
+    if criterion != "loo":
+        return Choice((scored[0],), strengths, criterion, strengths)
+    members = averaged(_distinct(scored), groups)[:MEMBERS]
+    if not isinstance(inference, Variational):  # whose refits would cost as much as all the rest
+        members = averaged([search.refit(member) for member in members], groups)
     loose = search.loosened(members[0].posterior) if len(heads) == 1 else None
     return Choice(members, options, criterion, strengths, search.for_mode(), loose)
 
@@ -118,9 +127,16 @@ class _Search:
     """Scores of strengths, each computed once."""
 
     def __init__(
-        self, of: Linearised, criterion: Criterion, groups: Tensor | None, link: Link, heads: tuple[float, ...]
+        self,
+        of: Linearised,
+        criterion: Criterion,
+        groups: Tensor | None,
+        link: Link,
+        heads: tuple[float, ...],
+        inference: Inference | None,
     ) -> None:
         self.of, self.criterion, self.groups, self.link, self.heads = of, criterion, groups, link, heads
+        self.inference = inference
         self.seen: dict[Strength, Member | None] = {}
         self.near: Tensor | None = None  # outputs at the last mode found: neighbours on the grid have modes nearby
         self.widths = 1
@@ -155,9 +171,8 @@ class _Search:
 
     def _computed(self, strength: Strength) -> Member | None:
         try:
-            posterior = self.of.posterior(strength, self.near)
-            self.near = posterior.latent.outputs
-            if self.criterion == "evidence":
+            posterior = self._posterior(strength)
+            if self.criterion != "loo":
                 return Member(1.0, posterior, Calibration(), -posterior.log_evidence)
             left_out = posterior.left_out(self.groups)
         except (DidNotConverge, Inconsistent):
@@ -165,6 +180,13 @@ class _Search:
             return None
         self.at_mode[strength] = left_out.nll(self.of.likelihood, self.of.targets, Calibration(0.0, 1.0), self.link)
         return self._member(posterior, left_out)
+
+    def _posterior(self, strength: Strength) -> FunctionPosterior:
+        if isinstance(self.inference, Variational):
+            return infer(self.of, strength, self.inference)
+        posterior = self.of.posterior(strength, self.near)
+        self.near = posterior.latent.outputs
+        return posterior
 
     def _member(self, posterior: FunctionPosterior, left_out: LeftOut) -> Member:
         calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
@@ -196,6 +218,19 @@ class _Search:
         except DidNotConverge:
             return member
         return self._member(member.posterior, left_out)
+
+
+def _distinct(members: Sequence[Member]) -> list[Member]:
+    """The members, best first, without those that say the same as a better one: a floor that holds everything, say.
+
+    Counted one by one, copies of one posterior would outvote all others.
+    """
+    kept: list[Member] = []
+    for member in members:
+        assert member.log_probs is not None
+        if all(float((member.log_probs - other.log_probs).abs().mean()) >= ALIKE for other in kept):  # type: ignore[operator]
+            kept.append(member)
+    return kept
 
 
 def averaged(members: Sequence[Member], groups: Tensor | None = None) -> tuple[Member, ...]:

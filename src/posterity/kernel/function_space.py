@@ -43,6 +43,8 @@ class FunctionSpace:
     choice: Choice
     likelihood: Likelihood
     link: Link = "probit"
+    siblings: tuple[FunctionSpace, ...] = ()
+    """Posteriors around other networks, averaged with this one: the weights of all members add up to 1."""
 
     def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> list[Moments]:
         """Each member's normal outputs, and those of the loose posterior that scores unknown inputs. A batch at a time."""
@@ -64,6 +66,8 @@ class FunctionSpace:
             found += _of_networks(self.choice.networks, model, batch)
         if loose is not None:
             found.append(Moments(0.0, *loose.moments(new), Calibration(), 1.0))
+        for sibling in self.siblings:
+            found += sibling._moments(model, batch)
         return found
 
     def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:

@@ -88,6 +88,15 @@ class FunctionPosterior:
         return mean, self.latent.covariance(cross, self.of.kernel.within(new, self.strength))
 
 
+@dataclass(frozen=True, eq=False)
+class AroundNetwork(FunctionPosterior):
+    """The same covariance around what the network itself says: training need not have arrived at the mode for that."""
+
+    def moments(self, new: Jacobian) -> tuple[Float[Tensor, "m outputs"], Float[Tensor, "m outputs outputs"]]:
+        _, covariance = super().moments(new)
+        return new.outputs.double(), covariance
+
+
 def moved(jacobian: Jacobian, shift: Mapping[str, Tensor]) -> Float[Tensor, "n outputs"]:
     """Outputs of the linear model with weights shifted from the point of linearisation, in float64."""
     total = jacobian.outputs.double()

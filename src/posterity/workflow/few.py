@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,10 +16,12 @@ from posterity.curvature.batches import Batch, batches
 from posterity.errors import TooLarge
 from posterity.gaussian import Gaussian
 from posterity.kernel import (
+    AroundNetwork,
     BlockFrame,
     Calibration,
     Choice,
     FunctionSpace,
+    Inference,
     Linearised,
     Link,
     Member,
@@ -94,6 +97,7 @@ def around_prior(
     groups: Tensor | None = None,
     link: Link = "probit",
     shares: Sequence[float] | None = None,
+    inference: Inference | None = None,
 ) -> FunctionSpace:
     """The posterior of the network made linear at the *prior's mean*: no training, and no label in its kernel.
 
@@ -111,7 +115,7 @@ def around_prior(
     linearised = Linearised(kernel, train, examples.targets, likelihood, examples.outputs, {} if head is None else None)
     if isinstance(likelihood, GaussianNoise):
         return _regression(linearised, blocks, point, frames, link, shares)
-    choice = choose(linearised, criterion, groups, link, shares)
+    choice = choose(linearised, criterion, groups, link, shares, inference)
     return FunctionSpace(blocks, point, frames, choice, likelihood, link)
 
 
@@ -129,18 +133,38 @@ def around_mode(
     Another strength has another mode, and features that were trained have seen every label: so only the width and the
     softness of the predictive are chosen here (and the noise of a regression).
     """
+    linearised, space = _where_it_is(model, prior, examples, likelihood)
+    if isinstance(likelihood, GaussianNoise) and learn_noise:
+        return _regression(linearised, *space, link, None)
+    posterior = linearised.posterior(None)
+    calibration, nll, options = calibrate(posterior.left_out(groups), likelihood, examples.targets, link)
+    choice = Choice((Member(1.0, posterior, calibration, nll),), options, "loo")
+    return FunctionSpace(*space, choice, likelihood, link)
+
+
+def around_network(
+    model: nn.Module, prior: Gaussian, examples: Examples, likelihood: Likelihood, link: Link = "probit"
+) -> FunctionSpace:
+    """The same around the network's own outputs, with nothing chosen."""
+    linearised, space = _where_it_is(model, prior, examples, likelihood)
+    found = linearised.posterior(None)
+    posterior = AroundNetwork(found.of, found.strength, found.latent)
+    return FunctionSpace(
+        *space, Choice((Member(1.0, posterior, Calibration(), math.nan),), 1, "bayes"), likelihood, link
+    )
+
+
+def _where_it_is(
+    model: nn.Module, prior: Gaussian, examples: Examples, likelihood: Likelihood
+) -> tuple[Linearised, tuple[dict[str, Block], dict[str, Tensor], dict[str, BlockFrame]]]:
+    """The network made linear at its present weights, with its blocks, these weights, and the prior's frames."""
     blocks = find_blocks(model, named(prior.mean))
     frames = {name: BlockFrame.of(prior.precision[name]) for name in blocks}
     point = read_blocks(model, blocks)
     train = jacobian(model, blocks, point, frames, examples.inputs)
     shift = {name: frames[name].turned((prior.mean[name].to(point[name]) - point[name]).double()) for name in blocks}
     linearised = Linearised(PerOutput(frames), train, examples.targets, likelihood, examples.outputs, shift)
-    if isinstance(likelihood, GaussianNoise) and learn_noise:
-        return _regression(linearised, blocks, point, frames, link, None)
-    posterior = linearised.posterior(None)
-    calibration, nll, options = calibrate(posterior.left_out(groups), likelihood, examples.targets, link)
-    choice = Choice((Member(1.0, posterior, calibration, nll),), options, "loo")
-    return FunctionSpace(blocks, point, frames, choice, likelihood, link)
+    return linearised, (blocks, point, frames)
 
 
 def _regression(linearised, blocks, point, frames, link, shares) -> FunctionSpace:  # type: ignore[no-untyped-def]

@@ -1,0 +1,219 @@
+"""After a prior: which head, how strong, and the posterior of few examples with trained networks beside it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks import find_blocks, named, write_blocks
+from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
+from posterity.curvature.batches import Workers
+from posterity.curvature.provenance import Provenance, sign
+from posterity.gaussian import Gaussian
+from posterity.gaussian.gaussian import check_frozen, with_frozen
+from posterity.kernel import FunctionSpace, Inference, Link, Networks, Strength, stacked
+from posterity.kernel.choose import Criterion
+from posterity.kernel.jacobian import Rows
+from posterity.kernel.kernels import FLOORS
+from posterity.laplace import History, Scales, fitted, isotropic, train, update
+from posterity.laplace.isotropic import head_name
+from posterity.workflow.few import SHARED, SIDE, Examples, around_prior, fits, gather, strength_of
+from posterity.workflow.fit import Fit
+from posterity.workflow.networks import trained_networks
+
+log = logging.getLogger("posterity")
+
+Head = Literal["keep", "new"]
+RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 9))
+"""How much larger a new head's rows may be than those of the prior's: a finite grid, which certificates pay for."""
+POLISH = 100
+"""Steps of L-BFGS that end the training of few examples."""
+
+
+class HandedDown:
+    """What a prior means for a network and its data: which head, and whether anything was learned before."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Data,
+        prior: Gaussian | None,
+        likelihood: Likelihood,
+        classes: Sequence[str] | None,
+        head: Head | None,
+        head_precision: float,
+        batch_size: int,
+    ) -> None:
+        if head not in (None, "keep", "new"):
+            raise ValueError(f'head is "keep", "new" or None, not "{head}"')
+        self.model, self.data, self.likelihood, self.batch_size = model, data, likelihood, batch_size
+        self.classes = classes
+        self.handed_down = isotropic(model) if prior is None else prior
+        self.learned = prior is not None and any(bool(mean.any()) for mean in prior.mean.values())
+        new = self._is_new(prior, classes, head)
+        self.prior = self.handed_down if prior is None else fitted(prior, model, head_precision, new_head=new)
+        if self.learned:
+            check_frozen(self.prior, model)
+        name = head_name(model)
+        kept = name is not None and self.prior.mean.get(name) is self.handed_down.mean.get(name)
+        self.new_head = name if self.learned and name in self.prior.mean and not kept else None
+
+    def _is_new(self, prior: Gaussian | None, classes: Sequence[str] | None, head: Head | None) -> bool | None:
+        """Whether the head starts anew: as the user says, else by the names of the classes, else where its size differs."""
+        if head is not None:
+            return head == "new"
+        if prior is None or not isinstance(self.likelihood, Categorical) or not self.learned:
+            return None
+        same = classes is not None and tuple(classes) == prior.card.classes
+        if not same:
+            log.info("the head is new: the prior's card does not name the classes of this task (head='keep' keeps it)")
+        return not same
+
+    @cached_property
+    def seen(self) -> Provenance:
+        """The examples of the task."""
+        return Provenance.of(self.data)
+
+    def size(self) -> tuple[int, int]:
+        """(examples, outputs) as far as they can be told without reading everything."""
+        length = getattr(self.data, "__len__", None)
+        pair = isinstance(self.data, (tuple, list)) and len(self.data) == 2
+        count = len(self.data[0]) if pair else (length() if length else 0)  # type: ignore[index]
+        return count, list(self.prior.mean.values())[-1].shape[0]
+
+    def examples(self) -> Examples | None:
+        """All examples, if they are few enough for the exact posterior."""
+        if Workers.here().size > 1:
+            return None
+        most = SHARED if self.new_head is not None else SIDE
+        found = gather(self.model, self.data, self.likelihood, self.batch_size, most)
+        if found is None or not fits(found.count, found.outputs, self.new_head is not None):
+            return None
+        return found
+
+    def from_few(
+        self,
+        few: Examples,
+        criterion: Criterion,
+        groups: Tensor | None,
+        link: Link,
+        inference: Inference | None,
+        shares: Sequence[float] | None,
+        estimator: Estimator | None,
+        generator: torch.Generator,
+        progress: bool,
+        *,
+        networks: bool,
+        training: Mapping[str, Any],
+    ) -> Fit:
+        """The posterior around the prior's mean, and trained networks beside it if they are wanted."""
+        model, likelihood = self.model, self.likelihood
+        space = around_prior(
+            model,
+            self.prior,
+            self.handed_down,
+            self.new_head,
+            few,
+            likelihood,
+            criterion,
+            groups,
+            link,
+            shares,
+            inference,
+        )
+        used = self.at_strength(space, strength_of(space))
+        self.write(used, space)
+        beside = None
+        if networks and criterion == "loo" and not isinstance(likelihood, GaussianNoise):
+            beside = self._networks(space, few, groups, progress)
+        history = None
+        if beside is not None:
+            space = replace(space, choice=stacked(space.choice, beside, groups))
+            _, trained = beside.weights[0]
+            model.load_state_dict(write_blocks(find_blocks(model, named(trained)), trained), strict=False)
+        if networks and (beside is None or training):
+            options: dict[str, Any] = {"batch_size": self.batch_size, "progress": progress, "validation": None}
+            options |= _from_there(likelihood) | dict(training)
+            history = train(model, self.data, used, likelihood, generator=generator, **options)
+        curvature = estimate(
+            model,
+            self.data,
+            estimator or EKFAC(),
+            space.likelihood,
+            blocks=named(used.mean),
+            batch_size=self.batch_size,
+            generator=generator,
+            progress=progress,
+        )
+        posterior = signed(update(used, model, curvature), model, history, self.classes)
+        return Fit(model, used, posterior, curvature, Scales(), history, space.likelihood, space)
+
+    def _networks(self, space: FunctionSpace, few: Examples, groups: Tensor | None, progress: bool) -> Networks | None:
+        """Trained networks, held by the prior as strongly as the best posterior is."""
+        strength = space.choice.best.posterior.strength
+        assert strength is not None
+        strength = replace(strength, floor=min(strength.floor, FLOORS[-1]))
+        prior = self.at_strength(space, strength)
+        return trained_networks(self.model, prior, few, self.likelihood, groups, space.link, progress)
+
+    def at_strength(self, space: FunctionSpace, strength: Strength) -> Gaussian:
+        """The prior with the numbers that were chosen, for a network with weights of its own.
+
+        A kernel that all classes share sees the layers below through the prior's head; the network sees them through its new
+        one. Their sizes differ, and the numbers are scaled so that both change outputs alike.
+        """
+        options = space.choice.strengths
+        if self.new_head is None:
+            adjusted = self.prior.adjusted(strength.share, strength.floor)
+        else:
+            new, old = self._fitted_head(space, strength), space.point[self.new_head].double()
+            ratio = new[:, :-1].square().sum(1).mean() / old[:, :-1].square().sum(1).mean().clamp_min(1e-12)
+            size = min(RATIOS, key=lambda r: abs(math.log(r) - math.log(max(float(ratio), 1e-12))))
+            options *= len(RATIOS)
+            adjusted = self.prior.adjusted(strength.share * size, strength.floor * size)
+            head = self.prior.restricted([self.new_head]).adjusted(floor=strength.head)
+            adjusted = replace(adjusted, precision=dict(adjusted.precision) | dict(head.precision))
+        # A certificate on this data pays for the choice.
+        chosen = adjusted.provenance.chose("the strength of the prior", options=options, by=self.seen)
+        return replace(adjusted, card=replace(adjusted.card, provenance=chosen))
+
+    def _fitted_head(self, space: FunctionSpace, strength: Strength) -> Tensor:
+        """A new head's weights on the features as the prior's mean has them."""
+        assert self.new_head is not None
+        linearised = space.choice.best.posterior.of
+        alone = linearised.posterior(replace(strength, share=0.0, floor=float("inf")))
+        features = linearised.train.blocks[self.new_head]
+        assert isinstance(features, Rows)
+        return alone.latent.weights.mT @ features.a.double() / strength.head
+
+    def write(self, prior: Gaussian, space: FunctionSpace) -> None:
+        """The prior's mean, and a new head's own fit, into the network."""
+        mean = dict(prior.mean)
+        if self.new_head is not None:
+            mean[self.new_head] = self._fitted_head(space, strength_of(space)).to(mean[self.new_head])
+        replace(prior, mean=mean).write_to(self.model)
+        sign(self.model, prior.provenance.joined(self.seen))
+
+
+def _from_there(likelihood: Likelihood) -> dict[str, Any]:
+    """Training that begins near its mode: L-BFGS on all examples, or the usual way where the noise is learned on it."""
+    if isinstance(likelihood, GaussianNoise):
+        return {"start": "model"}
+    return {"start": "model", "epochs": 0, "polish_steps": POLISH}
+
+
+def signed(posterior: Gaussian, model: nn.Module, history: History | None, classes: Sequence[str] | None) -> Gaussian:
+    """The posterior with the names of its classes, what its network computes with beside the blocks, and all it has seen."""
+    # What was held out decided when to stop: it has been seen too, and training tells so.
+    seen = posterior.provenance if history is None else posterior.provenance.joined(history.provenance)
+    seed = None if history is None else history.seed
+    names = () if classes is None else tuple(classes)
+    card = replace(posterior.card, seed=seed, classes=names, provenance=seen)
+    return with_frozen(replace(posterior, card=card), model)

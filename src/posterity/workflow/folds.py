@@ -1,4 +1,4 @@
-"""Few examples and no source: networks that leave a part of the examples out choose how strong the prior is, and how sure to be.
+"""A regression without a source: networks that leave a part of the examples out choose the prior's strength and the noise.
 
 Features that were trained have seen every label: leaving an example out of the *linearised* network is too kind to it, and it can
 judge no strength of the prior but the one trained with. Networks that never saw the example are honest on both. They are small
@@ -9,89 +9,89 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from posterity.bars import track
 from posterity.blocks import evaluating, find_blocks, named
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch
+from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.kernel import Choice, FunctionSpace, LeftOut, Link, Member, calibrate, folds_of
 from posterity.workflow.few import Examples, around_network
 
 COARSE = tuple(10.0**k for k in range(-5, 3))
-"""Strengths of the prior, next to a unit noise in a regression."""
+"""Strengths of the prior, as multiples of the noise's precision."""
 FINE = (0.3, 1.0, 3.0)
 """Multiples of the best of them, which are trained for longer."""
 NOISES = tuple(10.0 ** (k / 20) for k in range(-40, 11))
 """Variances of the noise, in units of the squared errors that were left out."""
 PRECISIONS = tuple(10.0 ** (k / 4) for k in range(-48, 49))
 """Of the prior in the end: a finite grid, which certificates pay for."""
-SHORT, LONG, LR, AT_ONCE = 500, 2500, 1e-2, 512
-"""Steps of Adam for coarse and for fine strengths, with a rate that falls to zero, and examples a step."""
+LONG, SHORTER, LR, AT_ONCE = 2500, 5, 1e-2, 512
+"""Steps of Adam for fine strengths, how many times fewer for coarse ones, a rate that falls to zero, and examples a step."""
 LARGEST = 20_000
 """Weights of a network for which dozens of copies are cheap."""
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
-    """What networks with left-out examples say: the strength, the noise, and a network that saw everything."""
+class Siblings:
+    """Networks of one strength of the prior: one that saw all examples, and one without each fold."""
 
     precision: float
     """Of the isotropic prior."""
-    noise: GaussianNoise | None
-    """Under which the network was trained; None for classes."""
+    noise: GaussianNoise
+    """Under which they were trained."""
     network: Mapping[str, Tensor]
-    parts: tuple[tuple[Int[Tensor, " kept"], Int[Tensor, " out"], Mapping[str, Tensor]], ...]
-    """For each fold: what was kept, what was left out, and its network's weights."""
+    others: tuple[Mapping[str, Tensor], ...]
+    folds: Int[Tensor, " n"]
+    """Which of the others has not seen an example."""
 
 
-def suits(model: nn.Module, prior: Gaussian) -> bool:
-    """Whether the network is small, and nothing but the weights of its blocks would have to be trained."""
+def suits(model: nn.Module, prior: Gaussian, likelihood: Likelihood) -> bool:
+    """Whether it is a regression by a small network, and nothing but the weights of its blocks would have to be trained."""
+    if not isinstance(likelihood, GaussianNoise) or sum(p.numel() for p in model.parameters()) > LARGEST:
+        return False
     blocks = find_blocks(model, named(prior.mean))
     inside = {full for block in blocks.values() for full in block.parameters.values()}
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
-    moving = any(getattr(module, "track_running_stats", False) for module in model.modules())
-    return trained <= inside and not moving and sum(p.numel() for p in model.parameters()) <= LARGEST
+    return trained <= inside and not any(getattr(module, "track_running_stats", False) for module in model.modules())
 
 
-def choose_by_folds(
+def train_siblings(
     model: nn.Module,
     examples: Examples,
-    likelihood: Likelihood,
+    likelihood: GaussianNoise,
     groups: Tensor | None = None,
+    steps: int | None = None,
     progress: bool = True,
-) -> Chosen:
-    """The strength whose networks predict best what they left out."""
-    unit = GaussianNoise(1.0) if isinstance(likelihood, GaussianNoise) and likelihood.precision is None else likelihood
-    folds = folds_of(examples.targets, groups).to(examples.targets.device)
-    copies = _Copies(model, Batch.joined(examples.inputs), unit, folds)
-    best, _ = copies.least(COARSE, SHORT, progress)
-    strength, errors = copies.least([best * factor for factor in FINE], LONG, progress)
-    noise: GaussianNoise | None = None
-    precision = strength
-    if isinstance(likelihood, GaussianNoise):
-        noise = GaussianNoise(likelihood.precision or 1 / max(errors, 1e-10))
-        precision = strength * noise.value / unit.value  # type: ignore[attr-defined]
-    precision = min(PRECISIONS, key=lambda p: abs(math.log(p / precision)))
-    network, *left = copies.weights(strength)
-    parts = [((folds != f).nonzero().flatten(), (folds == f).nonzero().flatten()) for f in folds.unique()]
-    return Chosen(precision, noise, network, tuple((k, o, w) for (k, o), w in zip(parts, left, strict=True)))
+) -> Siblings:
+    """Siblings of the strength that predicts best what they left out, trained for at most so many steps."""
+    steps = LONG if steps is None else max(1, min(steps, LONG))
+    whole = Batch.joined(examples.inputs)
+    folds = torch.unique(folds_of(examples.targets, groups), return_inverse=True)[1].to(examples.targets.device)
+    copies = _Copies(model, replace(whole, targets=whole.targets.view(-1, examples.outputs)), folds)
+    best, _ = copies.least(COARSE, math.ceil(steps / SHORTER), progress)
+    strength, squared = copies.least([best * factor for factor in FINE], steps, progress)
+    noise = GaussianNoise(likelihood.precision or 1 / max(squared, 1e-10))
+    precision = min(PRECISIONS, key=lambda p: abs(math.log(p / (strength * noise.value))))
+    network, *others = copies.found[strength]
+    return Siblings(precision, noise, network, tuple(others), folds)
 
 
-def around_chosen(
+def around_siblings(
     model: nn.Module,
     prior: Gaussian,
-    chosen: Chosen,
+    siblings: Siblings,
     examples: Examples,
-    likelihood: Likelihood,
+    likelihood: GaussianNoise,
     link: Link,
 ) -> FunctionSpace:
     """Posteriors around the network that saw everything and around its siblings, as wide and as noisy as left-out examples say.
@@ -99,116 +99,99 @@ def around_chosen(
     The first counts as much as the others together.
     """
     whole, targets = Batch.joined(examples.inputs), examples.targets
-    trained_with = chosen.noise or likelihood
+    first = around_network(model, prior, Examples([whole], targets, examples.outputs), siblings.noise, link)
     mean = torch.empty(len(targets), examples.outputs, dtype=torch.float64, device=targets.device)
     covariance = mean.new_empty(*mean.shape, examples.outputs)
-    siblings, twin = [], copy.deepcopy(model)
-    for kept, out, weights in chosen.parts:
+    others, twin = [], copy.deepcopy(model)
+    for fold, weights in enumerate(siblings.others):
+        kept, out = (siblings.folds != fold).nonzero().flatten(), (siblings.folds == fold).nonzero().flatten()
         twin.load_state_dict(weights, strict=False)
         part = Examples([whole.rows(kept)], targets[kept], examples.outputs)
-        siblings.append(around_network(twin, prior, part, trained_with, link))
-        with torch.no_grad(), evaluating(twin):
-            new = siblings[-1].jacobian(twin, [whole.rows(out)])
-            mean[out], covariance[out] = siblings[-1].choice.best.posterior.moments(new)
-    left_out, candidates = LeftOut(mean, covariance), [trained_with]
-    if isinstance(likelihood, GaussianNoise) and likelihood.precision is None:
-        assert chosen.noise is not None
-        candidates = [GaussianNoise(chosen.noise.value / factor) for factor in NOISES]
+        other = replace(around_network(twin, prior, part, siblings.noise, link), blocks=first.blocks)
+        with torch.no_grad(), evaluating(model):
+            new = other.jacobian(model, [whole.rows(out)])
+            mean[out], covariance[out] = other.choice.best.posterior.moments(new)
+        others.append(other)
+    left_out, candidates = LeftOut(mean, covariance), [siblings.noise]
+    if likelihood.precision is None:
+        candidates = [GaussianNoise(siblings.noise.value / factor) for factor in NOISES]
     scored = [(candidate, *calibrate(left_out, candidate, targets, link)) for candidate in candidates]
-    final, calibration, nll, options = min(scored, key=lambda found: found[2])
-    log_probs = left_out.log_probs(final, targets, calibration, link)
+    noise, calibration, nll, widths = min(scored, key=lambda found: found[2])
+    log_probs = left_out.log_probs(noise, targets, calibration, link)
 
     def calibrated(space: FunctionSpace, weight: float) -> FunctionSpace:
         member = Member(weight, space.choice.best.posterior, calibration, nll, log_probs)
-        choice = Choice((member,), options * len(candidates), "loo", len(PRECISIONS))
-        return replace(space, choice=choice, likelihood=final)
+        choice = Choice((member,), widths * len(candidates), "loo", len(PRECISIONS))
+        return replace(space, choice=choice, likelihood=noise)
 
-    first = around_network(model, prior, Examples([whole], targets, examples.outputs), trained_with, link)
-    others = [replace(calibrated(s, 0.5 / len(siblings)), blocks=first.blocks) for s in siblings]
-    return replace(calibrated(first, 0.5), siblings=tuple(others))
+    return replace(calibrated(first, 0.5), siblings=tuple(calibrated(other, 0.5 / len(others)) for other in others))
 
 
 class _Copies:
     """Copies of a network for each strength: one that sees all examples, and one without each fold."""
 
-    def __init__(self, model: nn.Module, whole: Batch, likelihood: Likelihood, folds: Int[Tensor, " n"]) -> None:
-        self.model, self.whole, self.likelihood, self.folds = copy.deepcopy(model), whole, likelihood, folds
+    def __init__(self, model: nn.Module, whole: Batch, folds: Int[Tensor, " n"]) -> None:
+        self.model, self.whole, self.folds = copy.deepcopy(model), whole, folds
         self.start = {name: p.detach().clone() for name, p in self.model.named_parameters()}
-        labels = folds.unique()
         every = torch.ones_like(folds, dtype=torch.bool)
-        self.seen: Bool[Tensor, "copies n"] = torch.stack([every, *(folds != label for label in labels)])
+        self.seen: Bool[Tensor, "copies n"] = torch.stack([every, *(folds != label for label in folds.unique())])
         self.found: dict[float, list[dict[str, Tensor]]] = {}
 
-    def weights(self, strength: float) -> list[dict[str, Tensor]]:
-        """Of the copy that saw everything, then of the others."""
-        return self.found[strength]
-
-    def least(self, strengths: tuple[float, ...] | list[float], steps: int, progress: bool) -> tuple[float, float]:
-        """The strength of least NLL of what was left out, and its mean squared residual."""
+    def least(self, strengths: Sequence[float], steps: int, progress: bool) -> tuple[float, float]:
+        """The strength with the least squared error of what was left out, and that error."""
         count = len(self.seen)
         weights = self._train(
             self.seen.repeat(len(strengths), 1), torch.tensor(strengths).repeat_interleave(count), steps, progress
         )
-        scores: dict[float, tuple[float, float]] = {}
+        errors: dict[float, float] = {}
         for i, strength in enumerate(strengths):
             mine = [{name: w[i * count + k] for name, w in weights.items()} for k in range(count)]
             self.found[strength] = mine
-            outputs = self._left_out(mine[1:])
-            nll = float(self.likelihood.nll(outputs, self.whole.targets))
-            squared = float(self.likelihood.residual(outputs, self.whole.targets).square().mean())
-            scores[strength] = (nll if math.isfinite(nll) else math.inf, squared)
-        best = min(scores, key=lambda s: scores[s][0])
-        return best, scores[best][1]
+            error = float((self._left_out(mine[1:]) - self.whole.targets).square().mean())
+            errors[strength] = error if math.isfinite(error) else math.inf
+        best = min(errors, key=lambda s: errors[s])
+        if math.isinf(errors[best]):
+            raise NotFinite("the loss diverges for every strength of the prior: look for very large inputs or targets.")
+        return best, errors[best]
 
     def _left_out(self, weights: list[dict[str, Tensor]]) -> Float[Tensor, "n outputs"]:
         """What each copy says of the examples that it has not seen."""
         self.model.eval()
-        found: list[Tensor] = []
         with torch.no_grad():
-            for seen, mine in zip(self.seen[1:], weights, strict=True):
-                outputs, _ = self.likelihood.check(self._outputs(mine, self.whole), self.whole.targets)
-                found.append(outputs.masked_fill(seen[:, None], 0))
-        return torch.stack(found).sum(0)
+            outputs = [self._outputs(mine, self.whole) for mine in weights]
+        return torch.stack(
+            [o.masked_fill(seen[:, None], 0) for o, seen in zip(outputs, self.seen[1:], strict=True)]
+        ).sum(0)
 
-    def _outputs(self, weights: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        found = functional_call(self.model, dict(weights), batch.positional, dict(batch.named))
-        return found if isinstance(found, Tensor) else found.logits
+    def _outputs(self, weights: Mapping[str, Tensor], batch: Batch) -> Float[Tensor, "n outputs"]:
+        return batch.outputs(self.model, weights).view_as(batch.targets)
 
     def _train(
         self, seen: Bool[Tensor, "copies n"], strengths: Float[Tensor, " copies"], steps: int, progress: bool
     ) -> dict[str, Tensor]:
-        """Adam on all copies at once, each example weighted by whether a copy may see it."""
+        """Adam on all copies at once, from the network's own weights."""
         self.model.train()
-        n = self.whole.count
-        size = min(AT_ONCE, n)
-        like = next(iter(self.start.values()))
-        shares, strengths = seen.to(like) / seen.sum(1, keepdim=True).to(like), strengths.to(like)
+        n, like = self.whole.count, next(iter(self.start.values()))
+        shares, decays = 0.5 * seen.to(like), 0.5 * strengths.to(like)
 
         def objective(batch: Batch, weights: dict[str, Tensor], share: Tensor, decay: Tensor) -> Tensor:
-            outputs, targets = self._outputs(weights, batch), batch.targets
-            outputs = outputs if outputs.ndim > 1 else outputs[:, None]
-            # Its gradient is that of the NLL, example by example: the sum alone could not leave any out.
-            slope = self.likelihood.residual(
-                outputs, targets.view_as(outputs) if targets.is_floating_point() else targets
-            )
-            return (outputs * slope.detach() * share[:, None]).sum() * (n / batch.count) + decay * sum(
-                w.square().sum() for w in weights.values()
-            )
+            squared = (self._outputs(weights, batch) - batch.targets).square().sum(1)
+            size = torch.stack([w.square().sum() for w in weights.values()]).sum()
+            return (share * squared).sum() / batch.count + decay * size / n
 
         weights = {name: w.expand(len(seen), *w.shape).clone() for name, w in self.start.items()}
-        decays = 0.5 * strengths / seen.sum(1).to(like)
         first, second = ({name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2))
         generator = torch.Generator().manual_seed(0)
         for step in track(range(1, steps + 1), steps, "strengths of the prior", progress):
-            rows = torch.arange(n) if size == n else torch.randperm(n, generator=generator)[:size]
-            batch = self.whole if size == n else self.whole.rows(rows)
+            rows = torch.arange(n) if n <= AT_ONCE else torch.randperm(n, generator=generator)[:AT_ONCE]
+            batch = self.whole if n <= AT_ONCE else self.whole.rows(rows)
             slopes = _for_each(grad(partial(objective, batch)), weights, shares[:, rows], decays)
             rate = 0.5 * LR * (1 + math.cos(math.pi * step / steps))
             for name, w in weights.items():
                 first[name].lerp_(slopes[name], 0.1)
                 second[name].lerp_(slopes[name].square(), 0.001)
-                size_of = (second[name] / (1 - 0.999**step)).sqrt_().add_(1e-8)
-                w.addcdiv_(first[name], size_of, value=-rate / (1 - 0.9**step))
+                scale = (second[name] / (1 - 0.999**step)).sqrt_().add_(1e-8)
+                w.addcdiv_(first[name], scale, value=-rate / (1 - 0.9**step))
         return weights
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from posterity.laplace.source import split
 from posterity.pacbayes import tune
 from posterity.workflow.few import around_mode, too_large
 from posterity.workflow.fit import Fit
-from posterity.workflow.folds import PRECISIONS, around_chosen, choose_by_folds, suits
+from posterity.workflow.folds import PRECISIONS, around_siblings, suits, train_siblings
 from posterity.workflow.from_trained import calibrated
 from posterity.workflow.handed_down import HandedDown, Head, signed
 
@@ -57,8 +58,8 @@ def learn(
     the strength of the prior, the width and the softness of the predictive chosen by leave-one-out on a declared grid: no
     validation data is needed. Networks trained from the prior's mean stand beside it, with a weight by how well they predict
     examples they had left out; the one that saw all examples is `fit.model`. Without a prior the posterior is taken around the
-    trained network; where it is small, siblings that leave a fifth out each choose the strength of an isotropic prior, the
-    noise of a regression, and how wide to be. Many examples get a structured posterior around the trained network; a tenth of
+    trained network; for a regression by a small network, siblings that leave a fifth out each choose the strength of an isotropic
+    prior, the noise, and how wide to be. Many examples get a structured posterior around the trained network; a tenth of
     them is held out, to stop training and to calibrate.
 
     Args:
@@ -117,22 +118,24 @@ def learn(
             training=options,
         )
     space: FunctionSpace | None = None
+    trained_with: Likelihood
     bounded = criterion in ("catoni", "mcallester")
     options = {"batch_size": batch_size, "progress": progress} | options
-    if few is not None and prior is None and criterion == "loo" and suits(model, task.prior):
-        # Siblings have chosen, and one of them has seen all examples: it is trained further only if the user says how.
-        chosen = choose_by_folds(model, few, likelihood, groups, progress)
-        model.load_state_dict(chosen.network, strict=False)
-        used = isotropic(model, chosen.precision)
+    # A network that is to stay as it is (no epochs), or to be stopped by other data, has no siblings.
+    alone = prior is not None or criterion != "loo" or validation is not None or options.get("epochs") == 0
+    if few is not None and not alone and isinstance(likelihood, GaussianNoise) and suits(model, task.prior, likelihood):
+        siblings = train_siblings(model, few, likelihood, groups, _steps(options, few.count), progress)
+        model.load_state_dict(siblings.network, strict=False)
+        used = isotropic(model, siblings.precision)
         seen = used.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=task.seen)
         used = replace(used, card=replace(used.card, provenance=seen))
         sign(model, seen.joined(task.seen))
-        trained_with = chosen.noise or likelihood
-        history = None
-        if training or validation is not None:
+        trained_with, history = siblings.noise, None
+        if training:
+            # It has been trained already: further only if the user says how.
             options = {"validation": None, "start": "model"} | options
             history = train(model, data, used, trained_with, generator=generator, **options)
-        space = around_chosen(model, used, chosen, few, likelihood, link)
+        space = around_siblings(model, used, siblings, few, likelihood, link)
         part, held = data, None
     else:
         used = task.prior
@@ -231,6 +234,12 @@ def adapt(
     return task.from_few(
         few, scales, groups, link, inference, shares, estimator, generator, progress, networks=polish, training={}
     )
+
+
+def _steps(options: Mapping[str, Any], count: int) -> int | None:
+    """As many as the user lets the network be trained for; None if nothing is said."""
+    epochs = options.get("epochs")
+    return None if epochs is None else epochs * math.ceil(count / options["batch_size"])
 
 
 def _shared(generator: torch.Generator | None) -> torch.Generator:

@@ -1,0 +1,72 @@
+"""Every way to choose scales, and both kinds of inference, as options of `learn`."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.kernel import choose
+from posterity.kernel.choose import _distinct
+from posterity.workflow.few import around_prior, gather
+
+QUICK = {"epochs": 3}
+
+
+def points(seed: int, n: int = 24) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 3, generator=generator)
+    return x, (x[:, 0] + 0.3 * torch.randn(n, generator=generator) > 0).long()
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+
+
+@pytest.fixture(scope="module")
+def prior() -> pt.Gaussian:
+    return pt.learn(network(), points(0, 200), training=QUICK, progress=False).posterior
+
+
+@pytest.mark.parametrize("scales", ["loo", "elbo", "evidence", "bayes", "catoni", "mcallester"])
+def test_every_criterion_gives_a_fit_that_predicts(prior: pt.Gaussian, scales: str) -> None:
+    fit = pt.learn(network(), points(1), prior, head="keep", scales=scales, training=QUICK, progress=False)  # type: ignore[arg-type]
+    probs = fit.predict(points(2)[0]).probs
+    torch.testing.assert_close(probs.sum(1), torch.ones(len(probs)))
+    assert (fit.function is None) == (scales in ("catoni", "mcallester"))
+    if fit.choice is not None and scales != "bayes":
+        assert fit.choice.criterion == scales
+
+
+def test_bounds_choose_their_scales(prior: pt.Gaussian) -> None:
+    fit = pt.learn(network(), points(1), prior, head="keep", scales="catoni", training=QUICK, progress=False)
+    found = pt.tune(fit.prior, fit.model, fit.curvature, "catoni").scales
+    assert fit.scales.beta == pytest.approx(found.beta, rel=1e-6)
+
+
+def test_an_unknown_criterion_is_named() -> None:
+    with pytest.raises(ValueError, match="'catoni'.*not 'marglik'"):
+        pt.learn(network(), points(1), scales="marglik", progress=False)  # type: ignore[arg-type]
+
+
+def test_variational_posteriors_take_the_place_of_laplace(prior: pt.Gaussian) -> None:
+    fits = [
+        pt.adapt(network(), prior, points(1), head="keep", inference=inference, progress=False)
+        for inference in (pt.Laplace(), pt.Variational())
+    ]
+    kinds = [type(fit.choice.best.posterior).__name__ for fit in fits if fit.choice is not None]
+    assert kinds == ["FunctionPosterior", "VariationalPosterior"]
+    laplace, variational = (fit.predict(points(2)[0]).probs for fit in fits)
+    assert 1e-4 < float((laplace - variational).abs().max()) < 0.3
+
+
+def test_posteriors_that_say_the_same_count_once(prior: pt.Gaussian) -> None:
+    model = network()
+    few = gather(model, points(1), pt.Categorical(), 256, 1000)
+    assert few is not None
+    space = around_prior(model, prior, prior, None, few, pt.Categorical())
+    member = space.choice.best
+    assert _distinct([member, member, member]) == [member]
+    assert callable(choose) and len(_distinct(space.choice.members)) >= 1

@@ -1,0 +1,113 @@
+"""Regression from scratch: networks that leave examples out choose the prior's strength, the noise and the width."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+from posterity.workflow import folds
+from posterity.workflow.few import gather
+
+
+def line(n: int = 80, noise: float = 0.3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 4, generator=generator)
+    return x, x[:, :1] - 0.5 * x[:, 1:2] + noise * torch.randn(n, 1, generator=generator)
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 12), nn.Tanh(), nn.Linear(12, 1))
+
+
+def siblings_of(data: tuple[torch.Tensor, torch.Tensor], steps: int = 60) -> folds.Siblings:
+    model = network()
+    few = gather(model, data, pt.GaussianNoise(), 256, 1000)
+    assert few is not None
+    return folds.train_siblings(model, few, pt.GaussianNoise(), steps=steps, progress=False)
+
+
+def test_a_sibling_knows_nothing_of_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folds, "COARSE", (1.0,))
+    monkeypatch.setattr(folds, "FINE", (1.0,))
+    x, y = line()
+    before = siblings_of((x, y))
+    out = before.folds == 2
+    after = siblings_of((x, torch.where(out[:, None], y + 5, y)))
+    assert torch.equal(after.folds, before.folds)
+    for fold, (old, new) in enumerate(zip(before.others, after.others, strict=True)):
+        same = all(torch.equal(old[name], new[name]) for name in old)
+        assert same == (fold == 2)
+
+
+def test_batched_copies_train_as_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = siblings_of(line(), steps=20)
+
+    def refused(*_: object, **__: object) -> object:
+        raise RuntimeError("this layer cannot be batched")
+
+    monkeypatch.setattr(folds, "vmap", refused)
+    alone = siblings_of(line(), steps=20)
+    assert alone.precision == together.precision
+    for name, weights in together.network.items():
+        torch.testing.assert_close(alone.network[name], weights, rtol=1e-3, atol=1e-4)
+
+
+def test_noise_and_strength_follow_the_data() -> None:
+    quiet, loud = siblings_of(line(noise=0.05), 300), siblings_of(line(noise=1.0), 300)
+    assert loud.precision / loud.noise.value > quiet.precision / quiet.noise.value
+    fit = pt.learn(network(), line(200, 0.3), likelihood=pt.GaussianNoise(), training={"epochs": 300}, progress=False)
+    assert isinstance(fit.likelihood, pt.GaussianNoise)
+    assert 0.06 < 1 / fit.likelihood.value < 0.13  # 0.09 is the truth
+    x, y = line(400, 0.3, seed=1)
+    found = fit.predict(x)
+    assert found.variance is not None
+    covered = float(((y - found.mean).abs() < 1.645 * found.variance.sqrt()).float().mean())
+    assert 0.85 < covered < 0.95
+
+
+def test_the_prediction_is_around_the_networks() -> None:
+    data = line()
+    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), training={"epochs": 50}, progress=False)
+    assert fit.function is not None and len(fit.function.siblings) == folds.folds_of(data[1]).max() + 1
+    moments = fit.function.moments(fit.model, [pt_batch(data)])
+    assert sum(m.weight for m in moments) == pytest.approx(1, abs=1e-12)
+    torch.testing.assert_close(moments[0].mean, fit.model(data[0]).detach().double())
+    torch.testing.assert_close(
+        fit.predict(data[0]).mean.double(), sum(m.weight * m.mean for m in moments), rtol=1e-5, atol=1e-6
+    )
+
+
+def pt_batch(data: tuple[torch.Tensor, torch.Tensor]):  # type: ignore[no-untyped-def]
+    from posterity.curvature.batches import Batch
+
+    return Batch.of(data, 0)
+
+
+def test_the_choice_is_paid_for_and_the_data_is_known() -> None:
+    data = line()
+    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), training={"epochs": 20}, progress=False)
+    (choice,) = fit.prior.provenance.choices
+    assert choice.options == len(folds.PRECISIONS)
+    assert min(abs(math.log(p / fit.prior.precision["0"].diag().flatten()[0])) for p in folds.PRECISIONS) < 1e-6
+
+
+def test_a_network_that_stays_as_it_is_has_no_siblings() -> None:
+    model = network()
+    weights = [p.detach().clone() for p in model.parameters()]
+    options = {"start": "model", "epochs": 0}
+    fit = pt.learn(model, line(), likelihood=pt.GaussianNoise(), training=options, progress=False)
+    assert fit.function is not None and not fit.function.siblings
+    assert all(torch.equal(a, b) for a, b in zip(weights, fit.model.parameters(), strict=True))
+
+
+def test_large_or_normalised_networks_are_trained_alone() -> None:
+    prior = pt.isotropic(network())
+    assert folds.suits(network(), prior, pt.GaussianNoise())
+    assert not folds.suits(network(), prior, pt.Categorical())
+    large = nn.Sequential(nn.Linear(4, 5000), nn.Tanh(), nn.Linear(5000, 1))
+    assert not folds.suits(large, pt.isotropic(large), pt.GaussianNoise())

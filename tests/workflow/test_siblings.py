@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import posterity as pt
+from posterity.curvature.batches import Batch
 from posterity.workflow import folds
 from posterity.workflow.few import gather
 
@@ -73,8 +74,9 @@ def test_noise_and_strength_follow_the_data() -> None:
 def test_the_prediction_is_around_the_networks() -> None:
     data = line()
     fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), training={"epochs": 50}, progress=False)
-    assert fit.function is not None and len(fit.function.siblings) == folds.folds_of(data[1]).max() + 1
-    moments = fit.function.moments(fit.model, [pt_batch(data)])
+    assert fit.function is not None
+    assert len(fit.function.siblings) == folds.folds_of(data[1]).max() + 1
+    moments = fit.function.moments(fit.model, [Batch.of(data, 0)])
     assert sum(m.weight for m in moments) == pytest.approx(1, abs=1e-12)
     torch.testing.assert_close(moments[0].mean, fit.model(data[0]).detach().double())
     torch.testing.assert_close(
@@ -82,18 +84,13 @@ def test_the_prediction_is_around_the_networks() -> None:
     )
 
 
-def pt_batch(data: tuple[torch.Tensor, torch.Tensor]):  # type: ignore[no-untyped-def]
-    from posterity.curvature.batches import Batch
-
-    return Batch.of(data, 0)
-
-
 def test_the_choice_is_paid_for_and_the_data_is_known() -> None:
     data = line()
     fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), training={"epochs": 20}, progress=False)
     (choice,) = fit.prior.provenance.choices
     assert choice.options == len(folds.PRECISIONS)
-    assert min(abs(math.log(p / fit.prior.precision["0"].diag().flatten()[0])) for p in folds.PRECISIONS) < 1e-6
+    precision = float(fit.prior.precision["0"].dense()[0, 0])
+    assert min(abs(math.log(p / precision)) for p in folds.PRECISIONS) < 1e-6
 
 
 def test_a_network_that_stays_as_it_is_has_no_siblings() -> None:
@@ -101,7 +98,8 @@ def test_a_network_that_stays_as_it_is_has_no_siblings() -> None:
     weights = [p.detach().clone() for p in model.parameters()]
     options = {"start": "model", "epochs": 0}
     fit = pt.learn(model, line(), likelihood=pt.GaussianNoise(), training=options, progress=False)
-    assert fit.function is not None and not fit.function.siblings
+    assert fit.function is not None
+    assert not fit.function.siblings
     assert all(torch.equal(a, b) for a, b in zip(weights, fit.model.parameters(), strict=True))
 
 

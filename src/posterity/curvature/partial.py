@@ -38,20 +38,20 @@ class Partial:
     Anything else is refused.
     """
 
-    def __init__(self, path: str | Path | None, workers: Workers, settings: Mapping[str, Any]) -> None:
-        name = None if path is None else Path(path)
-        if name is not None and workers.size > 1:
+    def __init__(self, path: str | Path, workers: Workers, settings: Mapping[str, Any]) -> None:
+        name = Path(path)
+        if workers.size > 1:
             name = name.with_name(f"{name.name}.{workers.rank + 1}-of-{workers.size}")
         self.path, self.settings = name, dict(settings)
         self.written = time.monotonic()
-        if name is not None and not name.parent.is_dir():
+        if not name.parent.is_dir():
             raise MissingFolder(f"the folder {name.parent} of the checkpoint does not exist: make it first.")
         self.found = self._read()
         self._agree(workers)
 
     def keep(self, state: Callable[[], Mapping[str, Any]]) -> None:
         """Write what there is, unless that was done a short while ago."""
-        if self.path is None or time.monotonic() - self.written < SECONDS:
+        if time.monotonic() - self.written < SECONDS:
             return
         whole = {"settings": self.settings, **state()}
         with room_for(self.path, _size(whole)):
@@ -79,11 +79,10 @@ class Partial:
 
     def done(self) -> None:
         """The result is there: nothing is left to go on with."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any] | None:
-        if self.path is None or not self.path.exists():
+        if not self.path.exists():
             return None
         try:
             state = read_state(self.path)

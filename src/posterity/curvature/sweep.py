@@ -117,7 +117,7 @@ def estimate(
         "the batch size": batch_size,
         "the number of processes": workers.size,
     }
-    partial = Partial(checkpoint, workers, settings)
+    partial = None if checkpoint is None else Partial(checkpoint, workers, settings)
     with torch.inference_mode(False), watched(model, found) as watch:
         pass_over = _Pass(model, found, estimator, likelihood, generator, watch, partial)
         phases = max(a.phases for a in pass_over.accumulators.values())
@@ -129,7 +129,8 @@ def estimate(
             for batch in track(share, total, f"curvature ({type(estimator).__name__})", progress):
                 pass_over.take(batch)
     result = pass_over.result(data, workers, at)
-    partial.done()
+    if partial is not None:
+        partial.done()
     return result
 
 
@@ -156,20 +157,21 @@ class _Pass:
         self.hashes: list[Hashes | None] = []
         self.unreadable: BadData | None = None
         self.start = generator.get_state()
-        self.partial: Partial = partial
+        self.partial: Partial | None = partial
         self.batches, self.skipped = 0, 0
-        if partial.found is not None:
+        if partial is not None and partial.found is not None:
             self._restore(partial.found)
 
     def take(self, batch: Batch) -> None:
         """See a batch, unless its sums came from the checkpoint."""
-        if self.batches < self.skipped:
+        if self.partial is not None and self.batches < self.skipped:
             self.partial.check_same(self._hashed(batch), self.batches)
             self.batches += 1
             return
         self.see(batch)
         self.batches += 1
-        self.partial.keep(self._state)
+        if self.partial is not None:
+            self.partial.keep(self._state)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -266,7 +268,8 @@ class _Pass:
                 accumulator.next_phase(workers)
 
     def _check_complete(self) -> None:
-        self.partial.check_reached(self.batches)
+        if self.partial is not None:
+            self.partial.check_reached(self.batches)
         if self.seen != self.count:
             raise BadData(
                 f"the first pass over the data met {self.count} examples, the second {self.seen}, and "

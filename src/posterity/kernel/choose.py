@@ -7,8 +7,8 @@ average does not have to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from posterity.errors import DidNotConverge, Inconsistent
 from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
 from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate
-from posterity.kernel.linearised import FunctionPosterior, Linearised
+from posterity.kernel.linearised import Choice, FunctionPosterior, Linearised, Member, Networks
 from posterity.kernel.links import Link
 from posterity.kernel.variational import Inference, Variational, infer
 
@@ -34,55 +34,6 @@ HALVES = 20
 """What is believed of trained networks before any example: as much as so many examples that speak for neither side."""
 RESAMPLED = 500
 """Draws of the Bayesian bootstrap behind the weights of an average."""
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """One posterior of an average."""
-
-    weight: float
-    posterior: FunctionPosterior
-    calibration: Calibration
-    nll: float
-    """Mean NLL in nats of examples that were left out."""
-    log_probs: Float[Tensor, " n"] | None = None
-    """ln p of each training example when it was left out."""
-
-
-@dataclass(frozen=True, eq=False)
-class Networks:
-    """Trained networks, used as they are, as one more part of an average."""
-
-    weight: float
-    weights: tuple[tuple[float, Mapping[str, Tensor]], ...]
-    """How much each network counts, and its weights block by block."""
-    calibration: Calibration
-    nll: float
-    log_probs: Float[Tensor, " n"]
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """What was chosen, from how many."""
-
-    members: tuple[Member, ...]
-    options: int
-    """The size of the declared grid: strengths times widths times temperatures."""
-    criterion: str
-    strengths: int = 1
-    """How many strengths of the prior were to choose from."""
-    for_mode: Strength | None = None
-    """The strength whose *mode* predicts best what was left out: for a network that is used by itself."""
-    loose: FunctionPosterior | None = None
-    """The best with the loosest floor instead of its own, for scores of unknown inputs. Leave-one-out sees known classes alone:
-    where the prior's mean serves them well it may hold the prior so firmly that nothing ever seems strange."""
-    networks: Networks | None = None
-    """Trained networks beside the posteriors, whose weights add up to 1 with theirs."""
-
-    @property
-    def best(self) -> Member:
-        """The member of greatest weight."""
-        return self.members[0]
 
 
 def choose(

@@ -17,11 +17,11 @@ from posterity.blocks import evaluating
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.errors import DidNotConverge, UnsupportedLayer
-from posterity.kernel.function_space import FunctionSpace
 from posterity.kernel.jacobian import Jacobian, Rows
 from posterity.kernel.kernels import Kernel, Strength
 from posterity.kernel.latent import DECREASE, STEPS, Latent, symmetric
 from posterity.kernel.leave_one_out import LeftOut, without_themselves
+from posterity.kernel.linearised import FunctionSpace
 
 
 @dataclass(frozen=True, eq=False)

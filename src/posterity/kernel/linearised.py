@@ -1,4 +1,4 @@
-"""The exact Gauss–Newton posterior of few examples, kept as what it says about outputs.
+"""The exact Gauss–Newton posterior of few examples, kept as what it says about outputs; averages of several predict.
 
 The network is linear in its weights around a point and its prior is a kernel. Nothing else is approximated: no Kronecker
 factors, no diagonal, no draws.
@@ -6,18 +6,21 @@ factors, no diagonal, no draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from posterity.blocks import Block
 from posterity.curvature import Likelihood
-from posterity.kernel.jacobian import Jacobian
+from posterity.curvature.batches import Batch
+from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, Strength
 from posterity.kernel.latent import Latent
-from posterity.kernel.leave_one_out import LeftOut, leave_out
+from posterity.kernel.leave_one_out import Calibration, LeftOut, leave_out
+from posterity.kernel.links import Link
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,3 +106,117 @@ def moved(jacobian: Jacobian, shift: Mapping[str, Tensor]) -> Float[Tensor, "n o
     for name, direction in shift.items():
         total = total + jacobian.blocks[name].along(direction.double())
     return total
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One posterior of an average."""
+
+    weight: float
+    posterior: FunctionPosterior
+    calibration: Calibration
+    nll: float
+    """Mean NLL in nats of examples that were left out."""
+    log_probs: Float[Tensor, " n"] | None = None
+    """ln p of each training example when it was left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """Trained networks, used as they are, as one more part of an average."""
+
+    weight: float
+    weights: tuple[tuple[float, Mapping[str, Tensor]], ...]
+    """How much each network counts, and its weights block by block."""
+    calibration: Calibration
+    nll: float
+    log_probs: Float[Tensor, " n"]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What was chosen, from how many."""
+
+    members: tuple[Member, ...]
+    options: int
+    """The size of the declared grid: strengths times widths times temperatures."""
+    criterion: str
+    strengths: int = 1
+    """How many strengths of the prior were to choose from."""
+    for_mode: Strength | None = None
+    """The strength whose *mode* predicts best what was left out: for a network that is used by itself."""
+    loose: FunctionPosterior | None = None
+    """The best with the loosest floor instead of its own, for scores of unknown inputs. Leave-one-out sees known classes alone:
+    where the prior's mean serves them well it may hold the prior so firmly that nothing ever seems strange."""
+    networks: Networks | None = None
+    """Trained networks beside the posteriors, whose weights add up to 1 with theirs."""
+
+    @property
+    def best(self) -> Member:
+        """The member of greatest weight."""
+        return self.members[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Normal outputs at new inputs under one member of the average."""
+
+    weight: float
+    mean: Float[Tensor, "m outputs"]
+    covariance: Float[Tensor, "m outputs outputs"]
+    calibration: Calibration
+    in_unknown: float | None = None
+    """Its weight in scores for unknown inputs, where that is another."""
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionSpace:
+    """The exact posterior of few examples over a network's outputs: what a `Fit` predicts with.
+
+    It speaks of the network made linear in its weights at `point`, not of draws of the weights.
+    """
+
+    blocks: Mapping[str, Block]
+    point: Mapping[str, Tensor]
+    frames: Mapping[str, BlockFrame]
+    choice: Choice
+    likelihood: Likelihood
+    link: Link = "probit"
+    siblings: tuple[FunctionSpace, ...] = ()
+    """Posteriors around other networks, averaged with this one: the weights of all members add up to 1."""
+
+    def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> list[Moments]:
+        """Each member's normal outputs, and those of the loose posterior that scores unknown inputs. A batch at a time."""
+        parts = zip(*(self._moments(model, batch) for batch in inputs), strict=True)
+        return [
+            replace(
+                members[0],
+                mean=torch.cat([m.mean for m in members]),
+                covariance=torch.cat([m.covariance for m in members]),
+            )
+            for members in parts
+        ]
+
+    def _moments(self, model: nn.Module, batch: Batch) -> list[Moments]:
+        new, loose = self.jacobian(model, [batch]), self.choice.loose
+        outside = None if loose is None else 0.0
+        found = [Moments(m.weight, *m.posterior.moments(new), m.calibration, outside) for m in self.choice.members]
+        if self.choice.networks is not None:
+            found += _of_networks(self.choice.networks, model, batch)
+        if loose is not None:
+            found.append(Moments(0.0, *loose.moments(new), Calibration(), 1.0))
+        for sibling in self.siblings:
+            found += sibling._moments(model, batch)
+        return found
+
+    def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
+        """Outputs at the point of linearisation, and how they depend on the weights."""
+        return jacobian(model, self.blocks, self.point, self.frames, inputs)
+
+
+def _of_networks(networks: Networks, model: nn.Module, batch: Batch) -> Iterator[Moments]:
+    """Outputs without any variance. They say nothing of inputs unlike all others: that is left to the posteriors."""
+    for share, weights in networks.weights:
+        mean = outputs_at(model, weights, batch).double()
+        certain = mean.new_zeros(*mean.shape, mean.shape[1])
+        yield Moments(networks.weight * share, mean, certain, networks.calibration, in_unknown=0.0)

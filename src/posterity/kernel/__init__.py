@@ -1,11 +1,20 @@
 """Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
 
-from posterity.kernel.choose import Choice, Member, Networks, averaged, choose, folds_of, stacked
+from posterity.kernel.choose import averaged, choose, folds_of, stacked
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
 from posterity.kernel.latent import Latent
 from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate, downdate, log_predictive
-from posterity.kernel.linearised import AroundNetwork, FunctionPosterior, FunctionSpace, Linearised, Moments
+from posterity.kernel.linearised import (
+    AroundNetwork,
+    Choice,
+    FunctionPosterior,
+    FunctionSpace,
+    Linearised,
+    Member,
+    Moments,
+    Networks,
+)
 from posterity.kernel.links import Link, centred, link, normal_draws
 from posterity.kernel.noise import Noise, choose_noise, residual_noise
 from posterity.kernel.variational import Inference, Laplace, Variational

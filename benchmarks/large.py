@@ -32,7 +32,7 @@ from posterity_studies.shared.resnet import ResNet, frozen_norms, imagenet_resne
 
 SIDE = 128
 BATCH = 8
-DRAWS = 20
+DRAWS = 32
 """Of the linear network, two for one derivative."""
 GIB = 2**30
 
@@ -191,6 +191,40 @@ def draws(count: int) -> list[Large]:
     ]
 
 
+def derivatives(count: int) -> list[Large]:
+    """Draws of the linear network for many images: what a draw of the weights costs is shared by all of them."""
+    model, (x, _) = network(), images(count)
+    prior = stand_in(model, frames=True)
+    inputs = input_batches(x, 20, x.device)
+    with torch.no_grad():
+        forward = cpu_seconds(lambda: [batch.outputs(model) for batch in inputs])
+        first, second = (_measured(lambda n=n: linear_draws(model, prior, inputs, n, None)) for n in (1, 2))  # type: ignore[misc]
+    derivative = second[0] - first[0]
+    by_image = DRAWS / 2 * derivative / forward
+    detail = f"{DRAWS} draws, {DRAWS // 2} derivatives, {count} images at {SIDE} px"
+    return [Large("jvp, many images", detail, by_image, "forwards an image", 60.0, derivative, forward, second[1])]
+
+
+def head(count: int) -> list[Large]:
+    """The exact posterior of a new head, its scales by leave-one-out, beside one forward pass over its images."""
+    model, (x, _) = network(), images(count)
+    model.fc = nn.Linear(2048, 10)
+    y = torch.arange(count) % 10
+    inputs = input_batches(x, 20, x.device)
+
+    def forward() -> None:
+        with torch.no_grad():
+            for batch in inputs:
+                batch.outputs(model)
+
+    forward()
+    reference = min(cpu_seconds(forward) for _ in range(2))
+    job = partial(posterity.posterior, model, (x, y), blocks=["fc"], batch_size=20, progress=False)
+    seconds, added = _measured(job)
+    detail = f"{count} images at {SIDE} px, 10 classes"
+    return [Large("exact head", detail, seconds / reference, "forwards an image", 1.2, seconds, reference, added)]
+
+
 def steps(part: str, every: int | None, work: str, batch: int) -> list[Large]:
     """A training step with a learned prior beside one without: forward, backward, Adam."""
     model, (x, y) = network(), images(batch)
@@ -235,6 +269,8 @@ def cases(*, quick: bool = False) -> list[Case]:
         Case("large kfoc", partial(curvature, KFOC(), "kfoc", 5.0, count)),
         Case("large file", prior_file),
         Case("large draws", partial(draws, 20)),
+        Case("large head", partial(head, 20 if quick else 100)),
+        Case("large many draws", partial(derivatives, 20 if quick else 100)),
         Case("large step all", partial(steps, "", None, "step, all blocks", 2 * BATCH)),
         Case("large step layer4", partial(steps, "layer4", 16, "step, layer4 on cached features", 4 * BATCH)),
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -162,3 +164,15 @@ def model_at(model: nn.Module, fit: pt.Fit) -> nn.Module:
     other = copy.deepcopy(model)
     fit.posterior.write_to(other)
     return other
+
+
+def test_the_strength_does_not_run_away_where_all_that_is_left_out_is_told_apart():
+    """Left-out examples then ask for an ever weaker prior; what is believed of strengths beforehand ends it."""
+    model = nn.Sequential(OrderedDict(fc=nn.Linear(4, 3)))
+    y = torch.arange(30) % 3
+    x = 4 * torch.eye(4)[y] + 0.1 * torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    fit = pt.posterior(model, (x, y), blocks=["fc"], progress=False)
+    chosen = fit.choice.best.posterior.strength.head
+    steps = 2 * math.log10(chosen / (float(x.square().sum(1).mean() + 1) / 30))
+    assert -last_layer.AROUND < steps < -1
+    assert float(fit.predict(x).unknown.mean()) < float(fit.predict(-x).unknown.mean())

@@ -59,8 +59,10 @@ SOME = 1000
 STEPS_OF_TEN = tuple(range(-24, 25))
 """Precisions of the prior are 10^(k/2): a finite grid whatever the features, which certificates pay for."""
 AROUND = 16
-"""How far from a typical output of variance 30 before any data the search goes, in half powers of ten: further than any choice
-seen yet, and a search from neighbour to neighbour pays for the way alone."""
+"""How far from a typical output of variance 30 before any data the search goes, in half powers of ten."""
+SPREAD = 4.0
+"""What is believed of the strength before any data: a log-normal distribution around that middle, with so many half powers of ten
+for its standard deviation. Where all left-out examples are told apart, weaker is better without end, and this is what ends it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,14 +256,23 @@ class _Search:
                         raise Inconsistent("no strength of the prior can be fitted: look for bad features.")
                     here += stride
                     continue
-                best = min(known, key=lambda k: known[k].nll)
-                if best == here or (here in known and known[best].nll > known[here].nll - 1e-4):
+                scores = {k: member.nll + self._unlikely(k - middle) for k, member in known.items()}
+                best = min(scores, key=lambda k: scores[k])
+                if best == here or (here in scores and scores[best] > scores[here] - 1e-4):
                     break
                 here = best
         member = self._at(here)
         assert member is not None
         strengths = len(STEPS_OF_TEN)
         return Choice((member,), strengths * self.widths, "loo" if self.validation is None else "validation", strengths)
+
+    def _unlikely(self, steps: int) -> float:
+        """Minus the log density of a strength so many steps from the middle, in nats a left-out example."""
+        if self.validation is not None:
+            count = len(self.validation.targets)
+        else:
+            count = len(self.of.targets if self.some is None else self.some)
+        return 0.5 * (steps / SPREAD) ** 2 / count
 
     def _at(self, k: int) -> Member | None:
         if k not in self.seen:

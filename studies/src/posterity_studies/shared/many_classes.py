@@ -18,7 +18,7 @@ from posterity.kernel.leave_one_out import TAUS, TEMPERATURES
 from posterity.kernel.links import PROBIT
 from posterity_studies.shared.softmax_regression import Refits, Span, descend, fit
 
-LOW, HIGH = -20, 12
+LOW, HIGH = -6, 10
 """Precisions of the prior are 10^(k/2), k between these."""
 FOLDS = 5
 

@@ -32,11 +32,16 @@ def split(data: Data, validation: float | Data | None, generator: torch.Generato
         return data, validation
     if not 0 <= validation < 1:
         raise ValueError(f"a validation share lies between 0 and 1, not {validation}")
+    if not validation:
+        return data, None
     indexed = data.dataset if isinstance(data, DataLoader) else data
     pair = is_pair(indexed)
+    if not pair and isinstance(indexed, list) and len(indexed) > 1:
+        return _by_batches(indexed, validation, generator)
     if not pair and not (_has_length(indexed) and not isinstance(indexed, IterableDataset)):
         raise BadData(
-            "a share for validation can be taken from tensors and datasets with a length: pass validation data instead."
+            "a share of the examples is to be held out, to stop training by, and only tensors, datasets with a length and lists "
+            "of batches can be split: pass validation=other_data, or validation=0 to hold nothing out."
         )
     if isinstance(data, DataLoader) and not _plain(data):
         raise BadData(
@@ -65,6 +70,13 @@ def split(data: Data, validation: float | Data | None, generator: torch.Generato
     shuffled = isinstance(data.sampler, RandomSampler)
     training = DataLoader(parts[0], shuffle=shuffled, generator=generator, drop_last=data.drop_last, **rest)
     return training, DataLoader(parts[1], **rest)
+
+
+def _by_batches(batches: list[Any], share: float, generator: torch.Generator) -> tuple[Data, Data | None]:
+    """Whole batches are held out: what is in a batch, and how, is for the network alone to know."""
+    held = min(max(round(len(batches) * share), 1), len(batches) - 1)
+    order = torch.randperm(len(batches), generator=generator).tolist()
+    return [batches[i] for i in order[held:]], [batches[i] for i in order[:held]]
 
 
 def _has_length(data: Any) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from posterity.blocks import Block, evaluating, find_blocks, named, read_blocks
 from posterity.curvature import Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, batches
-from posterity.errors import TooLarge
+from posterity.errors import PosterityError, TooLarge, UnsupportedNetwork
 from posterity.gaussian import Gaussian
 from posterity.kernel import (
     AroundNetwork,
@@ -209,7 +209,13 @@ def strength_of(space: FunctionSpace) -> Strength:
     return Strength(best.share, max(best.floor, 1.0), max(best.head, 1.0))
 
 
-def too_large(examples: int, outputs: int, new_head: bool) -> TooLarge:
+def too_large(examples: int, outputs: int, new_head: bool) -> PosterityError:
+    """Why there is no exact posterior: too many examples, or outputs that are no single row for each example."""
+    if fits(examples, outputs, new_head):
+        return UnsupportedNetwork(
+            "`pt.adapt` needs one row of outputs for each example, and all examples in one process. A language model has an "
+            "output for each token: use `pt.learn(model, data, prior=prior)`, which trains and keeps a structured posterior."
+        )
     return TooLarge(
         f"{examples:,} examples with {outputs} outputs are beyond the exact posterior in function space (limit "
         f"{limit(new_head)}): use `pt.learn`, which keeps a structured posterior instead."

@@ -1,12 +1,15 @@
-"""What the site needs beyond Markdown: result files of the studies, and pictures drawn from them.
+"""What the site needs beyond Markdown: result files of the studies, pictures drawn from them, and notebooks as pages.
 
 Pages link to results where they lie in the repository, so that links work there too. On the site they are copied.
-A comment `<!-- picture: name -->` becomes a drawing of `pictures.py`.
+A comment `<!-- picture: name -->` becomes a drawing of `pictures.py`. `notebooks/NAME.ipynb` becomes the page `notebooks/NAME.md`, with the
+pictures of the run that is committed.
 """
 
 from __future__ import annotations
 
+import base64
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +25,12 @@ PICTURE = re.compile(r"<!-- picture: ([\w-]+) -->")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add every result file that a page links to."""
+    """Add every result file that a page links to, and a page for every notebook."""
+    for path in sorted((Path(config["docs_dir"]) / "notebooks").glob("*.ipynb")):
+        text, pictures = _as_page(path)
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     pages = (Path(config["docs_dir"]) / f.src_uri for f in files.documentation_pages())
     linked = {name for page in pages for name in LINK.findall(page.read_text(encoding="utf-8"))}
     for name in sorted(linked):
@@ -44,6 +52,30 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
         return html
     drawn = _pictures()
     return PICTURE.sub(lambda found: f'<figure class="picture">{drawn.draw(found[1])}</figure>', html)
+
+
+def _as_page(path: Path) -> tuple[str, dict[str, bytes]]:
+    """A notebook as Markdown, and the pictures that its last run drew."""
+    parts: list[str] = []
+    pictures: dict[str, bytes] = {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            if len(parts) == 1:
+                parts.append(f"[The notebook]({path.name}){{download}}, to run it yourself.")
+            continue
+        parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            text = "".join(output.get("text", data.get("text/plain", "")))
+            if "image/png" in data:
+                name = f"{path.stem}-{len(pictures) + 1}.png"
+                pictures[name] = base64.b64decode("".join(data["image/png"]))
+                parts.append(f"![What the code above draws]({name})")
+            elif text.strip():
+                parts.append(f"```text\n{text.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n", pictures
 
 
 def _pictures() -> ModuleType:

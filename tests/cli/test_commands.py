@@ -99,7 +99,7 @@ def test_evaluation_prints_json_alone_and_writes_a_page(world):
     found = answer("evaluate", world / "fit", world / "test", "--unknown", world / "source", "--page", page)
     assert found["count"] == 20
     assert found["accuracy"] >= 0.8
-    assert {"nll", "ece", "brier", "unknown_auroc"} <= set(found)
+    assert {"nll", "ece", "brier", "unknown_auroc", "error_at_most_95"} <= set(found)
     text = page.read_text()
     for name in ("reliability", "accuracy over coverage", "confusion matrix", "scores for unknown inputs"):
         assert f'aria-label="{name}"' in text

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.errors import BadData, NotHeldOut
+from posterity.errors import BadData, BadFitFolder, NotHeldOut
 from posterity.wrappers import conformal
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed (posterity[scikit-learn])")
@@ -225,3 +225,58 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "posterity.wrappers.scikit_learn", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'posterity\[scikit-learn\]'"):
         _ = pt.PosteriorClassifier
+
+
+# --- files -------------------------------------------------------------------------------------------
+
+
+def after_a_prior(X, y):
+    """A classifier that averages with trained networks, and holds some examples out."""
+    source = small(pt.PosteriorClassifier).fit(*two_moons(40, seed=5))
+    return small(pt.PosteriorClassifier, prior=source, held_out=0.3).fit(X, y)
+
+
+@pytest.mark.parametrize("make", [lambda X, y: small(pt.PosteriorClassifier).fit(X, y), after_a_prior])
+def test_a_classifier_that_was_saved_predicts_the_same(make, tmp_path):
+    X, y = two_moons(24)
+    model = make(X, y)
+    model.save(tmp_path / "model")
+    again = pt.PosteriorClassifier.load(tmp_path / "model")
+    np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=2e-5)
+    assert list(again.classes_) == ["lower", "upper"]
+    assert again.n_held_out_ == model.n_held_out_
+    if model.n_held_out_:
+        np.testing.assert_array_equal(again.predict_set(X, 0.8), model.predict_set(X, 0.8))
+    np.testing.assert_allclose(again.unknown(X), model.unknown(X), atol=1e-4)
+
+
+def test_a_regressor_that_was_saved_predicts_the_same_and_can_be_saved_again(tmp_path):
+    random = np.random.RandomState(0)
+    X = random.randn(30, 2)
+    model = small(pt.PosteriorRegressor).fit(X, 3 * X[:, 0] + 50)
+    model.save(tmp_path / "model")
+    again = pt.PosteriorRegressor.load(tmp_path / "model")
+    again.save(tmp_path / "model", overwrite=True)
+    third = pt.PosteriorRegressor.load(tmp_path / "model")
+    for mine, saved in zip(model.predict(X, return_std=True), third.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(saved, mine, rtol=1e-4)
+
+
+def test_a_folder_that_was_changed_or_is_something_else_is_refused(tmp_path):
+    X, y = two_moons(24)
+    model = small(pt.PosteriorClassifier, network=lambda i, o: nn.Linear(i, o)).fit(X, y)
+    model.save(tmp_path / "model")
+    with pytest.raises(BadFitFolder, match="is there already"):
+        model.save(tmp_path / "model")
+    with pytest.raises(BadFitFolder, match=r"open it with `pt\.PosteriorClassifier\.load`"):
+        pt.PosteriorRegressor.load(tmp_path / "model")
+    with pytest.raises(BadFitFolder, match="network of your own"):
+        pt.PosteriorClassifier.load(tmp_path / "model")
+    again = pt.PosteriorClassifier.load(tmp_path / "model", network=nn.Linear)
+    np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=2e-5)
+    weights = tmp_path / "model" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(BadFitFolder, match="not as it was written"):
+        pt.PosteriorClassifier.load(tmp_path / "model", network=nn.Linear)
+    with pytest.raises(BadFitFolder, match="no manifest"):
+        pt.PosteriorClassifier.load(tmp_path)

@@ -19,6 +19,9 @@ from posterity.cli.telling import command_line, note, tell, write_page
 from posterity.errors import BadAudit, BadData, UnknownNetwork
 from posterity.pages import certificate_page
 
+EMPTY = 0.9
+"""A bound above this is told to be empty."""
+
 
 def certify(
     fit: Annotated[
@@ -77,6 +80,11 @@ def certify(
     if out is not None:
         certificate.save(out)
         lines = [f"Record: {out} (`posterity audit {out}` checks it)"]
+    if certificate.bound > EMPTY:
+        lines.append(
+            "This promises next to nothing. With labelled examples that nothing was learned from, "
+            "`posterity evaluate FIT EXAMPLES` bounds the error of the averaged predictions instead."
+        )
     tell(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows(), lines)
     write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
 

@@ -121,7 +121,7 @@ class Run:
         self.given = None if asked.prior is None else _given(asked.prior, asked.network)
         self.began = time.monotonic()
         if not asked.dry_run:
-            check_new(asked.out, asked.overwrite)
+            check_new(asked.out, asked.overwrite, "--overwrite replaces it")
 
     def go(self) -> None:
         """The whole command; where only an estimate was asked for, that alone."""
@@ -221,12 +221,14 @@ class Run:
     def finish(self, examples: Examples, model: nn.Module) -> None:
         """Fit, write the folder, tell what happened."""
         verb = self.verb
-        note(f"{verb}ing from {len(examples.x):,} examples with {self.name(examples.recipe.shape)}", self.asked.quiet)
+        towards = "to" if verb == "adapt" else "from"
+        network = self.name(examples.recipe.shape)
+        note(f"{verb}ing {towards} {len(examples.x):,} examples with {network}", self.asked.quiet)
         fit = self.fit(examples, model)
         exact = fit.function is not None
         manifest = Manifest(
             kind=self.kind,
-            network=self.name(examples.recipe.shape),
+            network=network,
             recipe=examples.recipe,
             classes=examples.classes,
             outputs=examples.outputs,
@@ -243,7 +245,8 @@ class Run:
             write_prior(self.asked.out, manifest, fit)
         seconds = time.monotonic() - self.began
         story = _story(self, examples, fit, seconds)
-        title = f"{'A prior from' if self.kind == 'prior' else 'Learned from'} {self.asked.data}"
+        made = "A prior from" if self.kind == "prior" else {"adapt": "Adapted to"}.get(verb, "Learned from")
+        title = f"{made} {self.asked.data}"
         # Told before the page is drawn: what is written is written, whatever is missing for pictures.
         result = {
             "out": str(self.asked.out),

@@ -41,7 +41,7 @@ Size = Annotated[int | None, typer.Option(min=8, max=1024, help="Pixels on a sid
 Channels = Annotated[
     int | None, typer.Option(min=1, max=3, help="1 for grey, 3 for colour; as the images are by default.")
 ]
-Part = Annotated[Literal["train", "test"], typer.Option(help="Which part of a set that has parts.")]
+Part = Annotated[str, typer.Option(help="Which part of a set that has parts: train, test, or what it calls them.")]
 Seed = Annotated[int, typer.Option(help="Of all that is random: the same seed, the same result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Page = Annotated[Path | None, typer.Option(help="Write the result as an HTML page too.", dir_okay=False)]
@@ -90,7 +90,7 @@ def wish(
     missing: Literal["refuse", "drop"] = "refuse",
     size: int | None = None,
     channels: int | None = None,
-    part: Literal["train", "test"] = "train",
+    part: str = "train",
 ) -> Wish:
     """What a user asks of the data, from the options."""
     chosen = tuple(name.strip() for name in (columns or "").split(",") if name.strip())

@@ -17,8 +17,11 @@ from posterity.cli import options as opt
 from posterity.cli.reading import Examples, Recipe, Wish, read
 from posterity.cli.saved import Opened, open_folder
 from posterity.cli.telling import command_line, note, plain, tell, write_page
+from posterity.curvature.hashes import by_chance, overlap
+from posterity.curvature.provenance import Provenance
 from posterity.errors import BadData, MissingFolder
 from posterity.files import replacing, write_whole
+from posterity.pacbayes import clopper_pearson
 from posterity.pages import evaluation_page, prediction_page
 from posterity.pages.results import NAMES, scores_of
 
@@ -58,7 +61,11 @@ def predict(
     shown = [
         (
             row[0],
-            ", ".join(f"{c} {_short(v)}" for c, v in zip(columns[1:], row[1:], strict=True) if not c.startswith("p(")),
+            ", ".join(
+                f"{c} {_short(v, 5 if c == 'unknown' else 3)}"  # scores of one fit may differ late
+                for c, v in zip(columns[1:], row[1:], strict=True)
+                if not c.startswith("p(")
+            ),
         )
         for row in rows[: SHOWN if out is None else 5]
     ]
@@ -96,8 +103,19 @@ def evaluate(
     prediction = _predict(opened, network, examples, seed, quiet)
     classes = opened.manifest.classes
     y = examples.pair[1]
+    told: list[str] = []
     if classes:
         scores = scores_of(pt.score(prediction.probs, y))
+        known = _seen(opened, examples)
+        if known:
+            told = [
+                f"{known:,} of these examples are among those learned from: the figures are better than new data would give."
+            ]
+        else:
+            scores["error_at_most_95"] = clopper_pearson(int((prediction.labels != y).sum()), len(y), 0.05)
+            told = [
+                "The bound on the error holds with 95 % if these examples are a random sample, and nothing was chosen by them."
+            ]
     else:
         y = _own_units(y, opened.manifest.recipe)
         scores = _regression_scores(prediction, y)
@@ -113,7 +131,7 @@ def evaluate(
 
         write_whole(out, json.dumps(plain(result), indent=1) + "\n")
     rows = [(NAMES.get(name, name), f"{value:.4f}") for name, value in scores.items()]
-    tell(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows)
+    tell(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, told)
     title = f"{fit.name} on {data}"
     write_page(
         page,
@@ -124,6 +142,12 @@ def evaluate(
 def _read(opened: Opened, data: str, missing: Any, part: Any, labels: bool, target: str | None = None) -> Examples:
     m = opened.manifest
     return read(data, Wish(target=target, missing=missing, part=part), m.recipe, m.classes, labels)
+
+
+def _seen(opened: Opened, examples: Examples) -> int:
+    """How many of the examples the fit has learned from, as far as its record tells."""
+    shared = overlap(opened.handed_down.provenance.hashes, here := Provenance.of(examples.pair).hashes)
+    return shared if shared > by_chance(here) else 0
 
 
 def _predict(opened: Opened, network: str | None, examples: Examples, seed: int, quiet: bool) -> pt.Prediction:
@@ -211,5 +235,5 @@ def _check_out(path: Path, suffixes: tuple[str, ...]) -> None:
         raise MissingFolder(f"there is no folder {path.parent}: make it first (mkdir -p {path.parent}).")
 
 
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _short(value: Any, digits: int) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

@@ -111,7 +111,7 @@ def prediction_page(
     rows = []
     unknown = prediction.unknown
     for i, name in list(enumerate(names))[:ROWS]:
-        strange = "" if unknown is None else f"{float(unknown[i]):.3f}"
+        strange = "" if unknown is None else f"{float(unknown[i]):.5g}"
         if classes:
             sure, label = prediction.probs[i].max(-1)
             rows.append(
@@ -206,6 +206,7 @@ NAMES = {
     "ece": "how far confidence is from being deserved (ECE)",
     "brier": "Brier score",
     "calibration_auroc": "how well its doubt finds its own errors (AUROC)",
+    "error_at_most_95": "error on new inputs like these, at most (holds with 95 %)",
     "unknown_auroc": "how well its score finds foreign inputs (AUROC)",
     "rmse": "root mean squared error",
     "mae": "mean absolute error",

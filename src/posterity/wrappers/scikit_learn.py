@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from posterity.gaussian import Gaussian, load
 from posterity.predictive import Prediction
 from posterity.workflow import Fit, learn
 from posterity.wrappers.conformal import class_scores, class_sets, interval_scores, intervals, threshold
+from posterity.wrappers.estimator_files import load_estimator, save_estimator
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -84,7 +86,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         # The first weights are drawn from torch's own source: seeded here, and as it was afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31 - 1)))
-            build = self.network or (lambda i, o: mlp(i, o, self.hidden_sizes))
+            build = self.builder()
             self.fit_ = learn(
                 build(X.shape[1], outputs),
                 (self._tensor(X[kept]), targets[kept]),
@@ -97,7 +99,14 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
                 training=dict(self.training or {}),
             )
         self.n_held_out_ = len(held)
+        # What `save` needs: the exact posterior of few examples is computed from them again.
+        self._given = prior
+        self._examples = None if self.fit_.function is None else (self._tensor(X[kept]), targets[kept])
         return X[held], targets[held]
+
+    def builder(self) -> Network:
+        """What makes the network from the numbers of inputs and outputs."""
+        return self.network or (lambda inputs, outputs: mlp(inputs, outputs, self.hidden_sizes))
 
     def _scale(self, X: Any, source: _Posterior | None, has_prior: bool) -> None:
         """Inputs of mean 0 and variance 1; a prior knows its inputs as they were scaled where it was learned."""
@@ -126,6 +135,38 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
                 "conformalize(X, y) with examples that were not fitted."
             )
         return threshold(self.scores_, coverage)
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted estimator as a folder of files that run no code when they are opened.
+
+        A network of your own is code and stays outside: `load` asks for it again. Where examples are few, predictions are
+        computed from them, and **they are in the folder**.
+
+        Args:
+            folder: the folder to make.
+            overwrite: whether to replace a folder that was saved before.
+
+        Raises:
+            BadFitFolder: if the folder is there already.
+        """
+        check_is_fitted(self)
+        save_estimator(self, Path(folder), overwrite)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, network: Network | None = None) -> Any:
+        """Open what `save` wrote. Every file is checked, and no code in it is run.
+
+        Args:
+            folder: that `save` wrote.
+            network: the function that built the network, if it was not the built-in one.
+
+        Returns:
+            A fitted estimator that predicts as the saved one did.
+
+        Raises:
+            BadFitFolder: if the folder holds something else, or is not as it was written.
+        """
+        return load_estimator(cls, Path(folder), network)
 
     def unknown(self, X: Any) -> Any:
         """The score of `pt.Prediction.unknown` for each input: high where it is unlike the training data.

@@ -26,7 +26,7 @@ class Wish:
     missing: Literal["refuse", "drop"] = "refuse"
     size: int | None = None
     channels: int | None = None
-    part: Literal["train", "test"] = "train"
+    part: str = "train"
 
 
 @dataclass(frozen=True)

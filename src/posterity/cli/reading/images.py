@@ -14,6 +14,8 @@ SIZE = 28
 """Pixels on a side, unless told otherwise."""
 LOOKED_AT = 20
 """Images that decide whether all are grey."""
+GREY = ("1", "L", "LA", "I", "I;16", "F")
+"""Pillow's modes without colour."""
 
 
 def image_files(folder: Path) -> tuple[list[tuple[Path, str | None]], tuple[str, ...]]:
@@ -42,7 +44,7 @@ def _images(folder: Path) -> list[Path]:
 def channels_of(files: list[tuple[Path, str | None]]) -> int:
     """1 if some images from the whole range are all grey, else 3."""
     step = max(1, len(files) // LOOKED_AT)
-    return 1 if all(_opened(path).mode in ("1", "L", "LA", "I", "I;16", "F") for path, _ in files[::step]) else 3
+    return 1 if all(_opened(path).mode in GREY for path, _ in files[::step]) else 3
 
 
 def read_images(folder: Path, size: int, channels: int) -> Raw:

@@ -13,7 +13,7 @@ from torch import Tensor
 from posterity.arrays import read_arrays
 from posterity.cli.reading import images, tables
 from posterity.cli.reading.examples import Array, Examples, Kind, Raw, Recipe, Task, Wish, numbered
-from posterity.cli.reading.hugging_face import is_hugging_face, opened, read_hugging_face, target_of
+from posterity.cli.reading.hugging_face import is_hugging_face, opened, read_hugging_face, shape_of, target_of
 from posterity.errors import BadData, NoDataSet
 from posterity.idx import IDX
 from posterity.idx import images as named_images
@@ -76,9 +76,7 @@ def look(path: str, wish: Wish = Wish()) -> Look:  # noqa: B008 (frozen)
             found = opened(where, wish.part)
             target = target_of(found, wish)
             named = getattr(found.features.get(target), "names", None) if target else None
-            pictures = any(type(kind).__name__ == "Image" for kind in found.features.values())
-            size = wish.size or images.SIZE
-            shape = (wish.channels or 1, size, size) if pictures else (len(found.column_names) - bool(target),)
+            shape = shape_of(found, wish)
             return Look(kind, len(found), shape, tuple(named) if named else None, tuple(found.column_names))
 
 
@@ -128,7 +126,7 @@ def read(
 def _alike(wish: Wish, recipe: Recipe, kind: Kind, path: str, labels: bool) -> Wish:
     """The recipe of a fit as a wish: what it was learned with is what is read."""
     target = wish.target or recipe.target
-    if kind == "table" and not labels and target not in tables.header(Path(path)):
+    if kind in ("table", "hugging face") and not labels and target not in _column_names(path, kind, wish):
         target = None
     picture = len(recipe.shape) == 3
     return replace(
@@ -139,6 +137,10 @@ def _alike(wish: Wish, recipe: Recipe, kind: Kind, path: str, labels: bool) -> W
         size=recipe.shape[-1] if picture else None,
         channels=recipe.shape[0] if picture else None,
     )
+
+
+def _column_names(path: str, kind: Kind, wish: Wish) -> list[str]:
+    return tables.header(Path(path)) if kind == "table" else list(opened(Path(path), wish.part).column_names)
 
 
 def _raw(path: str, kind: Kind, wish: Wish) -> Raw:
@@ -159,6 +161,8 @@ def _raw(path: str, kind: Kind, wish: Wish) -> Raw:
 
 
 def _named(name: str, wish: Wish) -> tuple[Tensor, Tensor]:
+    if wish.part not in ("train", "test"):
+        raise BadData(f'{name} has the parts train and test, and no "{wish.part}".')
     found = named_images(name)
     return found.train if wish.part == "train" else found.test
 

@@ -249,7 +249,11 @@ def calibrated(
         try:
             left_out = without_themselves(left_out, likelihood, answers)
         except Inconsistent as error:
-            log.info("predictions are the network's own: %s", error)
+            log.warning(
+                "predictions are the network's own, and only `.unknown` uses the posterior: its width cannot be told from the "
+                "training data (%s). Examples that were not trained on, as validation=(x, y), settle it.",
+                error,
+            )
             return Calibration(0.0, 1.0)
     return calibrate(left_out, likelihood, answers, link)[0]
 

@@ -57,20 +57,25 @@ class SmallResNet(nn.Module):
         return out
 
 
-def trained() -> tuple[nn.Module, Pair, Pair]:
-    """A trained ResNet in evaluation mode, its training images and test images."""
+def trained() -> tuple[nn.Module, Pair, Pair, Pair]:
+    """A trained ResNet in evaluation mode, its training images, 200 that it has not seen, and 300 to test with."""
     model = SmallResNet()
     model.load_state_dict(torch.load("resnet.pt", weights_only=True))
     found = np.load("images.npz")
     x, y = torch.from_numpy(found["x"]), torch.from_numpy(found["y"])
-    return model.eval(), (x[:1000], y[:1000]), (x[1000:], y[1000:])
+    return model.eval(), (x[:1000], y[:1000]), (x[1000:1200], y[1000:1200]), (x[1200:], y[1200:])
 
 
 def bert() -> tuple[Any, list[dict[str, Tensor]], dict[str, Tensor]]:
     """A trained BERT in evaluation mode, its training batches, and all test sentences as one batch."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    size: dict[str, Any] = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
     model = BertForSequenceClassification(BertConfig(vocab_size=200, num_labels=2, **size))
     if os.path.exists("bert.pt"):
         model.load_state_dict(torch.load("bert.pt", weights_only=True))
@@ -138,7 +143,7 @@ def make(folder: Path) -> None:
     torch.manual_seed(0)
     network = SmallResNet()
     torch.save(network.state_dict(), "resnet.pt")
-    network, (x, y), _ = trained()  # type: ignore[assignment]
+    network, (x, y), _, _ = trained()  # type: ignore[assignment]
     _train(network, lambda: (cross_entropy(network(a), b) for a, b in zip(x.split(50), y.split(50), strict=True)), 12)
     torch.save(network.state_dict(), "resnet.pt")
     torch.manual_seed(0)

@@ -3,7 +3,7 @@
 import posterity as pt
 from benchmarks.walks.inputs import report, scores, trained
 
-model, train, (x, y) = trained()
-fit = pt.posterior(model, train)
+model, train, validation, (x, y) = trained()
+fit = pt.posterior(model, train, validation=validation)
 fit.posterior.save("ours.safetensors")
 report(**scores(fit.predict(x).probs, y))

@@ -7,14 +7,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.walks.inputs import report, scores, trained
 
-model, train, (x, y) = trained()
+model, train, validation, (x, y) = trained()
 for module in model.modules():
     if isinstance(module, nn.BatchNorm2d):
         module.requires_grad_(False)  # its curvature knows linear and convolution layers
 loader = DataLoader(TensorDataset(*train), batch_size=100)
 la = Laplace(model, "classification", subset_of_weights="all", hessian_structure="kron")
 la.fit(loader)
-la.optimize_prior_precision(method="marglik")
+la.optimize_prior_precision(method="gridsearch", val_loader=DataLoader(TensorDataset(*validation), batch_size=100))
 torch.save(la.state_dict(), "theirs.pt")
 probs = torch.cat([la(part, pred_type="glm", link_approx="probit") for part in x.split(100)])
 report(**scores(probs, y))

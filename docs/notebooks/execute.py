@@ -34,7 +34,9 @@ def execute(path: Path, timeout: int = 1200) -> Any:
         options = {"kernel_name": "python3", "timeout": timeout, "resources": {"metadata": {"path": folder}}}
         # Whatever draws elsewhere: here pictures go into the notebook.
         drawn = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-        env = os.environ | drawn | {"PYTHONWARNINGS": "ignore:IProgress not found"}  # of tqdm, where ipywidgets is missing
+        env = (
+            os.environ | drawn | {"PYTHONWARNINGS": "ignore:IProgress not found"}
+        )  # of tqdm, where ipywidgets is missing
         nbclient.NotebookClient(notebook, record_timing=False, **options).execute(env=env)
     for cell in notebook.cells:
         cell.metadata = {}

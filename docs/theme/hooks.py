@@ -1,8 +1,8 @@
 """What the site needs beyond Markdown: result files of the studies, pictures drawn from them, and notebooks as pages.
 
 Pages link to results where they lie in the repository, so that links work there too. On the site they are copied.
-A comment `<!-- picture: name -->` becomes a drawing of `pictures.py`. `notebooks/NAME.ipynb` becomes the page `notebooks/NAME.md`, with the
-pictures of the run that is committed.
+A comment `<!-- picture: name -->` becomes a drawing of `pictures.py`. `notebooks/NAME.ipynb` becomes the page
+`notebooks/NAME.md`, with the pictures of the run that is committed.
 """
 
 from __future__ import annotations

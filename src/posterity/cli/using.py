@@ -17,7 +17,7 @@ from posterity.cli import options as opt
 from posterity.cli.reading import Examples, Recipe, Wish, read
 from posterity.cli.saved import Opened, open_folder
 from posterity.cli.telling import command_line, note, plain, tell, write_page
-from posterity.curvature.hashes import by_chance, overlap
+from posterity.curvature.hashes import by_chance, seen
 from posterity.curvature.provenance import Provenance
 from posterity.errors import BadData, MissingFolder
 from posterity.files import replacing, write_whole
@@ -146,7 +146,8 @@ def _read(opened: Opened, data: str, missing: Any, part: Any, labels: bool, targ
 
 def _seen(opened: Opened, examples: Examples) -> int:
     """How many of the examples the fit has learned from, as far as its record tells."""
-    shared = overlap(opened.handed_down.provenance.hashes, here := Provenance.of(examples.pair).hashes)
+    here = Provenance.of(examples.pair).hashes
+    shared = int(seen(opened.handed_down.provenance.hashes, here).sum())
     return shared if shared > by_chance(here) else 0
 
 

@@ -33,7 +33,7 @@ from posterity.files import replacing
 from posterity.gaussian import Gaussian, load
 from posterity.kernel import Calibration, Networks, stacked
 from posterity.laplace import Scales
-from posterity.laplace.arriving import NotAtMode
+from posterity.laplace.train import NotAtMode
 from posterity.version import __version__
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import adapt, learn

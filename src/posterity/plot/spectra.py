@@ -39,11 +39,15 @@ def spectrum(gaussian: Gaussian | Mapping[str, Gaussian], ax: Axes | None = None
     lines = {name: line for name, line in lines.items() if line}
     if not lines:
         raise NoBlocks("no block is small enough for a look at its eigenvalues.")
+    # Nearly all directions are held alike, and what was learned is in the few others: shares are on a logarithmic axis too.
+    least = min(share for line in lines.values() for _, share in line if share > 0) / 2
     for (name, line), colour in zip(lines.items(), 2 * list(COLOURS.values()), strict=False):
-        x, y = zip(*line, strict=True)
+        x, y = zip(*((value, max(share, least)) for value, share in line), strict=True)
         ax.plot(x, y, color=colour, lw=1.8, label=name, drawstyle="steps-mid", marker="o" if len(line) == 1 else None)
     logarithmic(ax)
-    ax.set_ylim(bottom=0)
+    ax.set_yscale("log")
+    ax.set_ylim(least, 2)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     legend(ax)
     return titled(ax, "how firmly weights are held", "precision (eigenvalues)", "share of directions")
 

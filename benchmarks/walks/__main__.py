@@ -1,7 +1,7 @@
 """Each job of a newcomer, with Posterity and with laplace-torch: lines to write, CPU time, and what comes out.
 
     python -m benchmarks.walks.inputs FOLDER        # once
-    python -m benchmarks.walks FOLDER               # measures, and writes benchmarks/results/walks.jsonl
+    python -m benchmarks.walks FOLDER [JOB …]       # measures, and writes benchmarks/results/walks.jsonl and the page's table
 
 Lines are those that are neither blank, comment nor docstring; a command of a shell counts as one. CPU time is user and system
 time of all processes of a job, imports included.
@@ -21,8 +21,21 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "beside-laplace-torch.md"
 RESULTS = HERE.parent / "results" / "walks.jsonl"
-JOBS = ("folder", "trained", "bert", "table")
+JOBS = {
+    "folder": "two folders of images → prior → 10 of each new class → predictions, certificate, pages",
+    "trained": "a trained ResNet with batch norm → posterior → predictions, file",
+    "bert": "a trained BERT → posterior → predictions, file",
+    "table": "CSV regression → predictions with intervals",
+}
+LACKS = {
+    "folder": "no prior is handed down, no score for unknown inputs, no certificate, no page",
+    "trained": "batch norm is left out",
+    "bert": "the last layer alone: norms and embeddings have no curvature there",
+    "table": "",
+}
+"""What the other library's script leaves out of a job."""
 MADE = ("prior", "few", "rest", "fit", "boat")
 """What the command line makes and does not overwrite."""
 
@@ -66,7 +79,7 @@ def run(script: Path, folder: Path) -> dict[str, Any]:
             said = subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True, text=True).stdout
     else:
         command = [sys.executable, str(script)]
-        said = subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True, text=True).stdout
+        said = subprocess.run(command, cwd=folder, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     found: dict[str, Any] = json.loads(said[said.rindex("{") :])
@@ -74,7 +87,32 @@ def run(script: Path, folder: Path) -> dict[str, Any]:
     return {"cpu_seconds": round(seconds, 1)} | {name: round(found[name], 3) for name in wanted if name in found}
 
 
-def main(folder: Path, jobs: tuple[str, ...] = JOBS) -> None:
+def table(rows: list[dict[str, Any]]) -> str:
+    """The page's table."""
+    found = {(row["job"], row["library"]): row for row in rows}
+    lines = ["| job | library | lines | CPU s | accuracy or RMSE | NLL | left out |", "|---|---|--:|--:|--:|--:|---|"]
+    for job, told in JOBS.items():
+        for library in ("posterity", "laplace-torch"):
+            row = found[job, library]
+            ours = library == "posterity"
+            first = f"{row['accuracy']:.3f}" if "accuracy" in row else f"{row['rmse']:.3f}"
+            unit = " commands" if ours and next(HERE.glob(f"{job}_ours.*")).suffix == ".sh" else ""
+            cells = [told if ours else "", f"**{library}**" if ours else library, f"{row['lines']}{unit}"]
+            cells += [f"{row['cpu_seconds']:.0f}", first, f"{row['nll']:.3f}", "" if ours else LACKS[job]]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """The table into its page."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, rest = text.split("<!-- table: walks -->\n")
+    PAGE.write_text(
+        f"{before}<!-- table: walks -->\n{table(rows)}\n<!-- end -->{rest.split('<!-- end -->')[1]}", "utf-8"
+    )
+
+
+def main(folder: Path, jobs: tuple[str, ...] = tuple(JOBS)) -> None:
     """Measure the jobs and keep one line for each of both libraries."""
     kept = [json.loads(line) for line in RESULTS.read_text("utf-8").splitlines()] if RESULTS.exists() else []
     for job in jobs:
@@ -85,7 +123,9 @@ def main(folder: Path, jobs: tuple[str, ...] = JOBS) -> None:
             kept = [old for old in kept if (old["job"], old["library"]) != (job, library)] + [row]
             print(row, flush=True)
             RESULTS.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    if len(kept) == 2 * len(JOBS):
+        show(kept)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), tuple(sys.argv[2:]) or JOBS)
+    main(Path(sys.argv[1]).resolve(), tuple(sys.argv[2:]) or tuple(JOBS))

@@ -26,17 +26,17 @@ PICTURE = re.compile(r"<!-- picture: ([\w-]+) -->")
 
 def on_files(files: Any, config: Any) -> Any:
     """Add every result file that a page links to, and a page for every notebook."""
-    for path in sorted((Path(config["docs_dir"]) / "notebooks").glob("*.ipynb")):
-        text, pictures = _as_page(path)
-        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
-        for name, picture in pictures.items():
-            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     pages = (Path(config["docs_dir"]) / f.src_uri for f in files.documentation_pages())
     linked = {name for page in pages for name in LINK.findall(page.read_text(encoding="utf-8"))}
     for name in sorted(linked):
         if not (RESULTS / name).exists():
             raise PluginError(f"a page links to the results file {name}, which does not exist")
         files.append(File.generated(config, f"results/{name}", abs_src_path=str(RESULTS / name)))
+    for path in sorted((Path(config["docs_dir"]) / "notebooks").glob("*.ipynb")):
+        text, pictures = _as_page(path)
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     return files
 
 

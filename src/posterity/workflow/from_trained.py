@@ -14,11 +14,11 @@ from posterity.blocks import Selection, evaluating
 from posterity.checks import admitted, check_estimator, check_network
 from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Batch, batches
-from posterity.errors import BadData, Inconsistent
+from posterity.errors import BadData
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
 from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
-from posterity.kernel.leave_one_out import without_themselves
+from posterity.kernel.leave_one_out import TAUS, without_themselves
 from posterity.laplace import Scales, isotropic, tune_strength, update
 from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.linearised import output_moments
@@ -55,9 +55,10 @@ def posterior(
     were trained on this data, give `validation`. Beyond 1,500 examples *and* 3,000 weights it is structured as all else.
 
     The prior is isotropic around zero; its precision is the one of greatest evidence unless it is given. The width and softness
-    of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; where the
-    posterior is too wide for its own data to allow that, predictions are the network's own, and only `.unknown` uses the
-    covariance.
+    of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; a posterior that
+    is too wide for its own data is narrowed first. A network that has learned its examples by heart says little of itself
+    there: where there is no reason for other predictions they are the network's own, only `.unknown` uses the covariance, and
+    a warning says so. Validation data mends that.
 
     Args:
         model: a trained network. It is not changed.
@@ -245,17 +246,31 @@ def calibrated(
     if not means:
         return Calibration()
     left_out, answers = LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
-    if validation is None:
-        try:
-            left_out = without_themselves(left_out, likelihood, answers)
-        except Inconsistent as error:
-            log.warning(
-                "predictions are the network's own, and only `.unknown` uses the posterior: its width cannot be told from the "
-                "training data (%s). Examples that were not trained on, as validation=(x, y), settle it.",
-                error,
-            )
-            return Calibration(0.0, 1.0)
-    return calibrate(left_out, likelihood, answers, link)[0]
+    if validation is not None:
+        return calibrate(left_out, likelihood, answers, link)[0]
+    share = _believable(left_out, likelihood)
+    found = Calibration(0.0, 1.0)
+    if share:
+        narrow = LeftOut(left_out.mean, share * left_out.covariance)
+        found = calibrate(without_themselves(narrow, likelihood, answers), likelihood, answers, link)[0]
+        found = Calibration(share * found.tau, found.temperature)
+    if not found.tau and found.temperature == 1:
+        log.warning(
+            "predictions are the network's own, and only `.unknown` uses the posterior: the training data gives no reason for "
+            "other ones. Examples that were not trained on, as validation=(x, y), may."
+        )
+    return found
+
+
+def _believable(seen: LeftOut, likelihood: Likelihood) -> float:
+    """How much of a posterior's covariance to believe, for its own examples to be left out of it.
+
+    With S the covariance of an example's outputs and H its curvature, a posterior that has seen the example has HS < 1.
+    Structured curvature misses some of it, and HS may be 50: the largest share on the grid that keeps it below one half.
+    """
+    root = likelihood.fisher_root(seen.mean)
+    largest = float(torch.linalg.eigvalsh(root.mT @ seen.covariance @ root).max())
+    return 1.0 if largest < 1 else next((tau for tau in reversed(TAUS) if tau * largest <= 0.5), 0.0)
 
 
 @torch.no_grad()

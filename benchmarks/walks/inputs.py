@@ -76,7 +76,7 @@ def bert() -> tuple[Any, list[dict[str, Tensor]], dict[str, Tensor]]:
         "num_attention_heads": 2,
         "intermediate_size": 64,
     }
-    model = BertForSequenceClassification(BertConfig(vocab_size=200, num_labels=2, **size))
+    model = BertForSequenceClassification(BertConfig(**size))
     if os.path.exists("bert.pt"):
         model.load_state_dict(torch.load("bert.pt", weights_only=True))
     train, test = sentences(256, 0), sentences(256, 1)

@@ -1,5 +1,6 @@
 """The demo runs from recordings to page, resumes, and claims only what its figures show; its page fits a phone and a desk."""
 
+import math
 import re
 import shutil
 import subprocess
@@ -164,6 +165,15 @@ def test_the_published_gap_is_closed_in_part():
 
 def test_the_wearer_in_the_middle_is_shown():
     assert typical(results(0.1)) == 2
+
+
+def test_a_perfectly_calibrated_predictor_has_the_ece_of_chance():
+    from posterity_studies.demo.reading import _absolute_deviation
+
+    for n, p in ((1, 0.3), (7, 0.5), (40, 0.93)):
+        exact = sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(k - n * p) for k in range(n + 1))
+        assert _absolute_deviation(n, p) == pytest.approx(exact, rel=1e-9)
+    assert _absolute_deviation(0, 0.5) == _absolute_deviation(3, 1.0) == 0
 
 
 def test_winner_knows_which_measures_should_be_high():

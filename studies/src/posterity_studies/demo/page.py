@@ -12,6 +12,7 @@ from posterity.pages import document, numbers, panels, svg
 from posterity_studies.demo import showing
 from posterity_studies.demo.methods import METHODS
 from posterity_studies.demo.reading import (
+    by_chance,
     findings,
     headline,
     lead,
@@ -157,11 +158,15 @@ def _table(records: Sequence[Record]) -> str:
             rows.append(f"<tr{ours}><td>{METHODS[name]}</td>{''.join(cells)}</tr>")
         made.append(f"<table class=rows><caption>{s} seconds</caption><tr>{head}</tr>{''.join(rows)}</table>")
     iso = lead(records, "isotropic", seconds(records)[-1], "nll")
+    chance = " / ".join(f"{by_chance(records, 'learned', s):.3f}" for s in seconds(records))
+    windows = min(record.values["windows"]["test"] for record in records if "windows" in record.values)
     return (
         "<h2>All figures</h2>"
         "<p>NLL is the mean surprise at the true exercise in nats, ECE how far confidence is from being deserved (both low is "
         "good); “unknown” is the AUROC of the score for the exercise nobody taught, by the posterior's own covariance or, where "
-        f"a method has none, by the entropy of its answer. {escape(showing.KEY)}</p>"
+        f"a method has none, by the entropy of its answer. {escape(showing.KEY)} "
+        f"With some {windows} windows a wearer, a recogniser with the learned prior's confidences that is calibrated "
+        f"<em>perfectly</em> would show an ECE of {chance} by chance.</p>"
         f"<div class=twocol>{''.join(made)}</div>"
         "<p>“Isotropic at the mean” is the closest rival: the same network, the same way of adapting, the same leave-one-out, "
         "but a prior that holds all weights equally firmly. What the <em>learned</em> part adds is the difference to it: "

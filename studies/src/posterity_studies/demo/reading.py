@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -55,6 +56,27 @@ def level(records: Sequence[Record], method: str, s: int, measure: str) -> Inter
 def lead(records: Sequence[Record], rival: str, s: int, measure: str) -> Interval:
     """The learned prior minus a rival, wearer by wearer: what a wearer makes hard for both cancels."""
     return paired(by_wearer(records, "learned", s, measure), by_wearer(records, rival, s, measure))
+
+
+def by_chance(records: Sequence[Record], method: str, s: int) -> float:
+    """The mean ECE of a perfectly calibrated predictor with the same confidences: so few windows leave so much to chance."""
+    found = []
+    for record in records:
+        if method not in record.values.get("scores", ()) or "windows" not in record.values:
+            continue
+        confidence, _, share = record.values["scores"][method][str(s)]["reliability"]
+        count = record.values["windows"]["test"]
+        bins = [(round(part * count), c) for c, part in zip(confidence, share, strict=True)]
+        found.append(sum(_absolute_deviation(n, min(c, 1.0)) for n, c in bins) / count)
+    return interval(found).mean
+
+
+def _absolute_deviation(n: int, p: float) -> float:
+    """E|X − np| of a binomial variable, in closed form (de Moivre)."""
+    if n == 0 or p in (0.0, 1.0):
+        return 0.0
+    m = math.floor(n * p) + 1
+    return 2 * m * math.comb(n, m) * p**m * (1 - p) ** (n - m + 1)
 
 
 def winner(gap: Interval, measure: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import posterity as pt
 from posterity.curvature.batches import Batch
 from posterity.workflow import folds
 from posterity.workflow.few import gather
+from posterity.workflow.folders import Remembered, open_parts, save_parts
 
 
 def line(n: int = 80, noise: float = 0.3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -91,6 +93,16 @@ def test_the_choice_is_paid_for_and_the_data_is_known() -> None:
     assert choice.options == len(folds.PRECISIONS)
     precision = float(fit.prior.precision["0"].dense()[0, 0])
     assert min(abs(math.log(p / precision)) for p in folds.PRECISIONS) < 1e-6
+
+
+def test_a_saved_fit_predicts_as_it_did(tmp_path: Path) -> None:
+    data = line()
+    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), training={"epochs": 40}, progress=False)
+    save_parts(tmp_path, fit, None, data)
+    again = open_parts(tmp_path, network(), Remembered.of(fit, len(data[0])))
+    old, new = fit.predict(data[0]), again.predict(data[0])
+    torch.testing.assert_close(new.mean, old.mean)
+    torch.testing.assert_close(new.variance, old.variance)
 
 
 def test_a_network_that_stays_as_it_is_has_no_siblings() -> None:

@@ -184,6 +184,8 @@ class FunctionSpace:
     link: Link = "probit"
     siblings: tuple[FunctionSpace, ...] = ()
     """Posteriors around other networks, averaged with this one: the weights of all members add up to 1."""
+    folds: Tensor | None = None
+    """Which sibling has not seen a training example."""
 
     def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> list[Moments]:
         """Each member's normal outputs, and those of the loose posterior that scores unknown inputs. A batch at a time."""

@@ -7,6 +7,7 @@ weights.safetensors      the network's weights and buffers
 given.safetensors        the prior as it was given, where there was one
 examples.safetensors     the training examples themselves, where predictions need them (few examples)
 networks.safetensors     trained networks that predictions are averaged with, where there are any
+siblings.safetensors     networks that left a part of the examples out, for a regression without a prior
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from posterity.blocks import find_blocks, named, write_blocks
 from posterity.curvature import EKFAC, Curvature, GaussianNoise, Likelihood
 from posterity.errors import BadFitFolder
 from posterity.files import replacing
 from posterity.gaussian import Gaussian, load
-from posterity.kernel import Calibration, Networks, stacked
+from posterity.kernel import Calibration, FunctionSpace, Networks, stacked
 from posterity.laplace import Scales
 from posterity.laplace.train import NotAtMode
 from posterity.version import __version__
+from posterity.workflow.few import gather
 from posterity.workflow.fit import Fit
+from posterity.workflow.folds import Siblings, around_siblings
 from posterity.workflow.learn import adapt, learn
 
 LIMIT = 16 * 2**20
@@ -85,6 +89,13 @@ def save_parts(folder: Path, fit: Fit, given: Gaussian | None, pair: tuple[Tenso
         arrays["numbers"] = torch.tensor(numbers, dtype=torch.float64)
         arrays["shares"] = torch.tensor([share for share, _ in networks.weights], dtype=torch.float64)
         save_arrays(arrays, folder / "networks.safetensors")
+    if fit.function.siblings:
+        arrays = {f"{i}/{name}": m for i, other in enumerate(fit.function.siblings) for name, m in other.point.items()}
+        trained_with = fit.function.siblings[0].choice.best.posterior.of.likelihood
+        assert isinstance(trained_with, GaussianNoise)
+        arrays["noise"] = torch.tensor([trained_with.value], dtype=torch.float64)
+        arrays["folds"] = fit.function.folds
+        save_arrays(arrays, folder / "siblings.safetensors")
 
 
 def open_parts(folder: Path, model: nn.Module, known: Remembered) -> Fit:
@@ -109,6 +120,10 @@ def open_parts(folder: Path, model: nn.Module, known: Remembered) -> Fit:
             warnings.simplefilter("ignore", NotAtMode)  # it was told when the network was trained
             fit = learn(model, pair, None, likelihood, training={"start": "model", "epochs": 0}, **shared)
     model.load_state_dict(weights)
+    if (siblings := _siblings(folder, model, prior, pair, known.likelihood)) is not None:
+        return replace(
+            fit, model=model, prior=prior, posterior=posterior, function=siblings, likelihood=siblings.likelihood
+        )
     function, networks = fit.function, _networks(folder)
     if networks is not None and function is not None and function.choice.networks is None:
         function = replace(function, choice=stacked(function.choice, networks))
@@ -126,6 +141,28 @@ def _networks(folder: Path) -> Networks | None:
         blocks = {name.split("/", 1)[1]: value for name, value in arrays.items() if name.startswith(f"{i}/")}
         weights.append((share, blocks))
     return Networks(1.0, tuple(weights), Calibration(tau, temperature), nll, arrays["log_probs"])
+
+
+def _siblings(
+    folder: Path, model: nn.Module, prior: Gaussian, pair: tuple[Tensor, Tensor], likelihood: Likelihood
+) -> FunctionSpace | None:
+    """Posteriors around the network and its siblings again, calibrated by what these had left out."""
+    path = folder / "siblings.safetensors"
+    if not path.is_file() or not isinstance(likelihood, GaussianNoise):
+        return None
+    arrays = safetensors.torch.load_file(path)
+    folds = arrays.pop("folds")
+    noise, blocks = GaussianNoise(float(arrays.pop("noise")[0])), find_blocks(model, named(prior.mean))
+    points: dict[int, dict[str, Tensor]] = {}
+    for key, matrix in arrays.items():
+        number, name = key.split("/", 1)
+        points.setdefault(int(number), {})[name] = matrix
+    others = tuple(write_blocks(blocks, points[i]) for i in sorted(points))
+    examples = gather(model, pair, GaussianNoise(), len(pair[0]), len(pair[0]))
+    assert examples is not None
+    # The noise is found again where it was: leaving out chose another than they were trained with.
+    asked = GaussianNoise(None if likelihood.value != noise.value else noise.value)
+    return around_siblings(model, prior, Siblings(noise, {}, others, folds), examples, asked)
 
 
 def read_examples(folder: Path) -> tuple[Tensor, Tensor] | None:

@@ -45,14 +45,14 @@ LARGEST = 20_000
 class Siblings:
     """Networks of one strength of the prior: one that saw all examples, and one without each fold."""
 
-    precision: float
-    """Of the isotropic prior."""
     noise: GaussianNoise
     """Under which they were trained."""
     network: Mapping[str, Tensor]
     others: tuple[Mapping[str, Tensor], ...]
     folds: Int[Tensor, " n"]
     """Which of the others has not seen an example."""
+    precision: float = math.nan
+    """Of the isotropic prior that they were trained under."""
 
 
 def suits(model: nn.Module, prior: Gaussian, likelihood: Likelihood) -> bool:
@@ -83,7 +83,7 @@ def train_siblings(
     noise = GaussianNoise(likelihood.precision or 1 / max(squared, 1e-10))
     precision = min(PRECISIONS, key=lambda p: abs(math.log(p / (strength * noise.value))))
     network, *others = copies.found[strength]
-    return Siblings(precision, noise, network, tuple(others), folds)
+    return Siblings(noise, network, tuple(others), folds, precision)
 
 
 def around_siblings(
@@ -92,7 +92,7 @@ def around_siblings(
     siblings: Siblings,
     examples: Examples,
     likelihood: GaussianNoise,
-    link: Link,
+    link: Link = "probit",
 ) -> FunctionSpace:
     """Posteriors around the network that saw everything and around its siblings, as wide and as noisy as left-out examples say.
 
@@ -124,7 +124,8 @@ def around_siblings(
         choice = Choice((member,), widths * len(candidates), "loo", len(PRECISIONS))
         return replace(space, choice=choice, likelihood=noise)
 
-    return replace(calibrated(first, 0.5), siblings=tuple(calibrated(other, 0.5 / len(others)) for other in others))
+    around = tuple(calibrated(other, 0.5 / len(others)) for other in others)
+    return replace(calibrated(first, 0.5), siblings=around, folds=siblings.folds)
 
 
 class _Copies:

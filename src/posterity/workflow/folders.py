@@ -89,7 +89,7 @@ def save_parts(folder: Path, fit: Fit, given: Gaussian | None, pair: tuple[Tenso
         arrays["numbers"] = torch.tensor(numbers, dtype=torch.float64)
         arrays["shares"] = torch.tensor([share for share, _ in networks.weights], dtype=torch.float64)
         save_arrays(arrays, folder / "networks.safetensors")
-    if fit.function.siblings:
+    if fit.function.folds is not None:
         arrays = {f"{i}/{name}": m for i, other in enumerate(fit.function.siblings) for name, m in other.point.items()}
         trained_with = fit.function.siblings[0].choice.best.posterior.of.likelihood
         assert isinstance(trained_with, GaussianNoise)

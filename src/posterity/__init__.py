@@ -53,7 +53,7 @@ from posterity.predictive import (
 )
 from posterity.progressive import BPNN, PNN, Stream, Task
 from posterity.version import __version__
-from posterity.workflow import Fit, adapt, learn, posterior, prior, split_prior
+from posterity.workflow import Fit, adapt, certify_folds, learn, posterior, prior, split_prior
 from posterity.wrappers import from_laplace, to_laplace
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ __all__ = [
     "__version__",
     "adapt",
     "certify",
+    "certify_folds",
     "consistency",
     "estimate",
     "from_laplace",

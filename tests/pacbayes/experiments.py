@@ -14,7 +14,8 @@ from test_validity import SyntheticTask, laplace
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.pacbayes import FAMILY
+from posterity.pacbayes import FAMILY, optimise_strengths
+from posterity.pacbayes.certificate import folds_bound
 from posterity.pacbayes.regression import LinearModel, certify_clipped
 
 DELTAS = (0.05, 0.3, 0.9)
@@ -174,6 +175,33 @@ def few_shot(case: Case) -> list[Outcome]:
     return [(case.risk_of(c, fit.posterior), c.bound) for c in found]
 
 
+def folds(case: Case) -> list[Outcome]:
+    """Fits of few examples with a new head, each tested by the part it was learned without. Risks are those of 4,000 others."""
+    x, y = _others(case, 60)
+    prior = pt.learn(case.model, (x, y), training=QUICK, **case.quiet).posterior
+    found = pt.certify_folds(case.model, prior, case.data, head="new", learner="adapt", folds=2, **case.quiet)
+    x, y = _others(case, 4000, flipped=0.1)
+    risk = sum(float((fit.predict(x).probs.argmax(1) != y).double().mean()) for fit in found.fits) / 2
+    return [(risk, folds_bound(found.certificate.folds, delta)) for delta in DELTAS]
+
+
+def _others(case: Case, n: int, flipped: float = 0.0) -> tuple[Tensor, Tensor]:
+    """More examples of the task."""
+    sign = 2 * torch.randint(2, (n,), generator=case.dice) - 1
+    x = sign[:, None] * case.task.mu + torch.randn(n, 2, generator=case.dice, dtype=torch.float64)
+    return x, ((sign > 0) ^ (torch.rand(n, generator=case.dice) < flipped)).long()
+
+
+def strengths(case: Case) -> list[Outcome]:
+    """A posterior and the strengths of its prior, both optimised on the certifying examples."""
+    prior = pt.learn(case.model, _others(case, 60), training=QUICK, **case.quiet).posterior
+    found = optimise_strengths(
+        case.model, prior, prior, case.data, epochs=6, lr=0.05, lr_scales=0.3, batch_size=20, **case.quiet
+    )
+    risk, case.prior = case.risk(found.posterior), found.prior
+    return [(risk, case.certify(found.posterior, delta, passes=20).bound) for delta in DELTAS]
+
+
 def columns(case: Case) -> list[Outcome]:
     """The second column of a progressive network. Its risk is measured on 20,000 examples, each met by a draw of its own."""
     torch.manual_seed(case.task.generator.initial_seed())
@@ -259,6 +287,8 @@ PATHS: dict[str, Callable[[Case], list[Outcome]]] = {
     "optimised": optimised,
     "recursive": recursive,
     "few-shot": few_shot,
+    "folds": folds,
+    "strengths": strengths,
     "columns": columns,
     "regression, clipped": regression,
     "regression, linear model": linear_model,

@@ -234,7 +234,7 @@ def test_optimising_tightens_the_certificate():
 
 
 def test_optimise_tells_the_divergence_that_the_gaussians_have():
-    from posterity.pacbayes.optimise import _Free
+    from posterity.pacbayes.optimise import Free
 
     model = small().double()
     data = blobs(60, 12)
@@ -244,7 +244,7 @@ def test_optimise_tells_the_divergence_that_the_gaussians_have():
     posterior = pt.update(pt.isotropic(model, 1.0), model, curvature).tempered(0.3)
     expected = posterior.kl_by_block(prior)
     for name in prior.blocks:
-        free = _Free(posterior, prior, name, next(model.parameters()))
+        free = Free(posterior, prior, name, next(model.parameters()))
         assert float(free.kl().detach()) == pytest.approx(float(expected[name]), rel=1e-9)
         dense = free.precision().dense()
         assert torch.allclose(dense, posterior.precision[name].dense(), rtol=1e-6, atol=1e-8)

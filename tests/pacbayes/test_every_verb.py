@@ -91,6 +91,9 @@ def by_prior(s: Scene) -> pt.Gaussian:
 SEEN = {
     "BPNN": by_columns,
     "adapt": lambda s: pt.adapt(s.model, s.prior, D, head="keep", progress=False).posterior,
+    "certify_folds": lambda s: (
+        pt.certify_folds(s.model, s.prior, D, head="keep", folds=2, learner="adapt", progress=False).fits[0].posterior
+    ),
     "posterior": by_posterior,
     "prior": by_prior,
     "estimate": lambda s: pt.update(s.prior, s.model, s.curvature(D)),

@@ -18,6 +18,7 @@ from test_validity import SyntheticTask
 
 import posterity as pt
 from posterity.pacbayes import clopper_pearson, klinv, maurer
+from posterity.pacbayes.certificate import folds_bound
 from posterity.pacbayes.certify import divergence
 
 TRIALS = 100
@@ -139,6 +140,19 @@ def test_a_split_that_certifies_by_what_it_learned_from_is_caught():
         x, y = task.data
         wrong = int((task.model(x).argmax(1) != y).sum())
         broken += task.risk(refined, draws=500) > clopper_pearson(wrong, len(y), delta)
+    assert too_many(broken, trials, delta)
+
+
+def test_folds_that_have_seen_their_part_are_caught():
+    """Networks that learned from all examples, tested by parts of them: what the refusal of such fits keeps out."""
+    broken, trials, delta = 0, 12, 0.05
+    for seed in range(trials):
+        task = SyntheticTask(seed, 30, dimensions=30)
+        pt.train(task.model, task.data, None, validation=None, epochs=40, lr=0.2, progress=False)
+        x, y = task.data
+        wrong = task.model(x).argmax(1) != y
+        told = [(int(part.sum()), len(part)) for part in wrong.tensor_split(2)]
+        broken += task.risk(pt.isotropic(task.model, 1e4, mean="model"), draws=500) > folds_bound(told, delta)
     assert too_many(broken, trials, delta)
 
 

@@ -84,7 +84,7 @@ def wrong_tasks() -> list[tuple[Task, type[PosterityError], str]]:
         (Task("held", (x, y), (x, y + 1), None, 3), BadTargets, 'the validation data of task "held"'),
         (Task("headless", (x, y), None, None, 0), BadTargets, "0 classes"),
         (Task("task 0", (x, y), None, None, 3), RepeatedTask, '"task 0" has been learned already'),
-        (Task("nan", (bad_x, y), None, None, 3), PosterityError, "NaN|loss"),
+        (Task("nan", (bad_x, y), None, None, 3), NotFinite, 'the training data of task "nan": the inputs hold 1 NaN'),
         (Task("loader", [(x[:8], y[:8] + 7)], None, None, 3), BadTargets, "labels reach from"),
     ]
 

@@ -1,109 +1,116 @@
-"""kill −9 at many moments, and a disk that runs full: nothing is lost, nothing is doubled.
+"""kill −9 at chosen moments, and a disk that runs full: nothing is lost, nothing is doubled.
 
-python tests/reliability/kill.py train 50         # kills until it has run through, then looks at the end
+python tests/reliability/kill.py train 50         # at 50 moments, spread over all changes that the work makes to its files
 python tests/reliability/kill.py save 50 full     # files may grow to a random size only (RLIMIT_FSIZE)
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
+import re
 import resource
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
-from writers import EPOCHS, KINDS, data, network
+from moments import WRITES, changes_of, run_until
+from writers import KINDS
 
 import posterity as pt
-from posterity_studies.engine.ledger import Ledger
 
-ROUNDS = {"train": 1, "save": 40, "learner": 8, "study": 2000}
-SHARE = {"train": 0.4, "save": 1.0, "learner": 0.2, "study": 0.05}
-"""The latest moment of a kill, as a share of the time that all the work takes."""
 SAID_SO = 7
-BEFORE: dict[str, Any] = {}
 
 
-def check(kind: str, folder: Path) -> str:
-    """That what is there is whole. Raises if not."""
-    match kind:
-        case "train":
-            path = folder / "run.pt"
-            if not path.exists():
-                return "nothing yet"
-            from posterity.laplace.checkpoint import read_state
+def killed(kind: str, times: int) -> str:
+    """The work of a kind, begun `times` times and killed at another moment each time."""
+    way = KINDS[kind]
+    states, at = set(), set()
+    with tempfile.TemporaryDirectory() as place:
+        # Once here: no child spends its changes on caches that torch or python write at first use.
+        way.work(_empty(place))
+        way.check(_empty(place))
+        first = _empty(place)
+        changes = changes_of(lambda: way.work(first), first)
+        steps = way.check(first)
+        assert steps == way.steps
+        moments = [
+            (k, half)
+            for k, name in enumerate(changes, 1)
+            for half in ((False, True) if name in WRITES.values() else (False,))
+        ]
+        chosen = [moments[i * len(moments) // times] for i in range(min(times, len(moments)))]
+        for k, half in chosen:
+            folder = _empty(place)
+            found = run_until(lambda where=folder: way.work(where), folder, k, half)
+            assert found.change is not None, "it ended before it could be killed"
+            states.add(_digest(folder))
+            at.add((k, half))
+            change, each = way.ends_a_step
+            finished = changes[: k - 1].count(change) // each
+            there = way.check(folder)
+            assert there == finished, (
+                f"{there} steps are there and {finished} were finished (change {k}, {found.change})"
+            )
+    return (
+        f"{kind}: {len(chosen)} kills at {len(at)} moments of {len(moments)}, whole every time, "
+        f"{len(states)} different folders left behind"
+    )
 
-            epochs = len(read_state(path)["epochs"])
-            assert epochs >= BEFORE.get("epochs", 0), f"{epochs} epochs after {BEFORE['epochs']}"
-            BEFORE["epochs"] = epochs
-            return f"{epochs} epochs"
-        case "save":
-            path = folder / "prior.safetensors"
-            if not path.exists():
-                return "nothing yet"
-            return f"precision {pt.load(path).card.precision}"
-        case "learner":
-            if not (folder / "learner" / "learner.json").exists():
-                return "nothing yet"
-            found = pt.BPNN.load(folder / "learner", network())
-            tasks = len(found.tasks)
-            assert tasks >= BEFORE.get("tasks", 0), f"{tasks} tasks after {BEFORE['tasks']}"
-            BEFORE["tasks"] = tasks
-            for task in found.tasks:
-                found.predict(data(4)[0], task, samples=1)
-            return f"{tasks} tasks"
-    path = folder / "toy.jsonl"
-    book = Ledger(path)
-    keys = list(book.records)
-    assert keys == [f"key {k}" for k in range(len(keys))], "a result is lost or out of order"
-    assert len(keys) >= BEFORE.get("keys", 0)
-    BEFORE["keys"] = len(keys)
-    return f"{len(keys)} results"
+
+def full(kind: str, times: int) -> str:
+    """The same with files that may not grow beyond a random size, begun anew or gone on with, each time as the last left it."""
+    way, chance = KINDS[kind], random.Random(kind)
+    told, states = 0, set()
+    with tempfile.TemporaryDirectory() as place:
+        folder = _empty(place)
+        way.work(folder)
+        largest = max(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        before = way.steps
+        for _ in range(times):
+            if before == way.steps:
+                folder, before = _empty(place), 0
+            told += _write(kind, folder, chance.randrange(1, largest + largest // 20))
+            states.add(_digest(folder))
+            # Some checks go on with the work: they look at a copy.
+            steps = way.check(_copy(folder, place))
+            assert steps >= before or kind == "save", f"{steps} steps are there after {before}"
+            before = steps
+    return (
+        f"{kind}: {times} full disks, told {told} times, whole every time, {len(states)} different folders left behind"
+    )
 
 
-def run(kind: str, folder: Path, moment: float | None, room: int | None) -> float:
-    """Let a child write; kill it (SIGKILL) when it has computed for `moment` seconds. Returns what it had computed.
-
-    The child is a fork: a kill costs what it interrupts, not an import of torch. Its own time counts, not the clock's, so that
-    kills are as evenly spread on a busy machine as on an idle one. `room` bytes is how large a file may become.
-    """
+def _write(kind: str, folder: Path, room: int) -> bool:
+    """Let a child write files of at most `room` bytes; whether it told that there was no more."""
     child = os.fork()
     if not child:
-        _write(kind, folder, room)
-    spent = 0.0
-    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        spent = _computed(child)
-        if moment is not None and spent >= moment:
-            os.kill(child, signal.SIGKILL)
-            break
-        time.sleep(0.0005)
+        _limited(kind, folder, room)
     _, status = os.waitpid(child, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status) not in ((0,) if room is None else (0, SAID_SO)):
-        raise AssertionError(f"the writer ended with status {os.WEXITSTATUS(status)}")
-    return spent
+    assert os.WIFEXITED(status), f"the writer ended with status {status}"
+    assert os.WEXITSTATUS(status) in (0, SAID_SO), f"the writer ended with status {os.WEXITSTATUS(status)}"
+    return os.WEXITSTATUS(status) == SAID_SO
 
 
-def _write(kind: str, folder: Path, room: int | None) -> NoReturn:
+def _limited(kind: str, folder: Path, room: int) -> NoReturn:
     """The child's life. A full disk must be told as an error; then it exits with `SAID_SO`."""
     status = 1
     try:
-        if room is not None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-        KINDS[kind](folder, ROUNDS[kind])
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+        KINDS[kind].work(folder)
         status = 0
     except (OSError, pt.PosterityError):
         status = SAID_SO
     except Exception as error:
-        if room is None or "safetensors" not in type(error).__name__.lower() + str(type(error)):
+        if "safetensors" not in str(type(error)).lower():
             traceback.print_exc()
         else:
             status = SAID_SO
@@ -111,44 +118,30 @@ def _write(kind: str, folder: Path, room: int | None) -> NoReturn:
         os._exit(status)
 
 
-def _computed(child: int) -> float:
-    """Seconds of processor time that a process has had."""
-    try:
-        return int(Path(f"/proc/{child}/schedstat").read_text().split()[0]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+def _empty(place: str) -> Path:
+    return Path(tempfile.mkdtemp(dir=place))
 
 
-def through(kind: str, times: int, full: bool) -> str:
-    BEFORE.clear()
-    chance = random.Random(f"{kind} {full}")
-    states: list[str] = []
-    with tempfile.TemporaryDirectory() as place:
-        folder, aside = Path(place) / "here", Path(place) / "aside"
-        folder.mkdir()
-        aside.mkdir()
-        # Once here, so that no child spends its time on imports that torch puts off.
-        KINDS[kind](Path(tempfile.mkdtemp(dir=place)), 1)
-        whole = run(kind, aside, None, None)
-        for _ in range(times):
-            if full:
-                # Sometimes less than what is there already, mostly a little more: a file is cut in the middle of a write.
-                there = max((p.stat().st_size for p in folder.rglob("*") if p.is_file()), default=0)
-                run(kind, folder, None, chance.choice([0, there]) + chance.randrange(1, 40_000))
-            else:
-                # What was saved is not done again: several kills fall into one run of the whole.
-                run(kind, folder, chance.uniform(0, whole * SHARE[kind]), None)
-            states.append(check(kind, folder))
-        leftover = [p.name for p in folder.rglob("*.tmp")]
-        if kind == "train":
-            history, model = KINDS["train"](folder, 1)
-            straight, same = KINDS["train"](Path(tempfile.mkdtemp(dir=place)), 1)
-            assert len(history.epochs) == EPOCHS
-            assert history.epochs == straight.epochs, "it did not go on to the same numbers"
-            assert all(torch.equal(p, q) for p, q in zip(model.parameters(), same.parameters(), strict=True))
-    distinct = len(set(states))
-    how = "full disks" if full else "kills"
-    return f"{kind}: {times} {how}, whole every time ({distinct} different states, {len(leftover)} drafts left behind)"
+def _copy(folder: Path, place: str) -> Path:
+    twin = _empty(place)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            (twin / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
+            (twin / path.relative_to(folder)).write_bytes(path.read_bytes())
+    return twin
+
+
+def _digest(folder: Path) -> str:
+    """All files with their contents; of drafts, whose names are random, what they are drafts of."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*"), key=lambda p: re.sub(r"-[0-9a-f]{16}\.tmp$", ".tmp", str(p))):
+        name = re.sub(r"-[0-9a-f]{16}\.tmp$", ".tmp", str(path.relative_to(folder)))
+        found.update(name.encode() + b"\0" + (path.read_bytes() if path.is_file() else b"folder") + b"\0")
+    return found.hexdigest()
+
+
+def through(kind: str, times: int, disk_is_full: bool) -> str:
+    return full(kind, times) if disk_is_full else killed(kind, times)
 
 
 if __name__ == "__main__":

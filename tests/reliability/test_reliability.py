@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
-from kill import through
+from kill import full, killed
+from moments import available
 from mutate import mutate
 from readers import READERS
+from writers import KINDS, Kind
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -21,6 +24,40 @@ def test_changed_files_load_or_fail_by_name(reader):
 
 
 @pytest.mark.parametrize("kind", ["save", "study"])
-@pytest.mark.parametrize("full", [False, True], ids=["kills", "full disk"])
-def test_what_is_on_disk_is_whole(kind, full):
-    assert "whole every time" in through(kind, 2, full)
+def test_what_a_kill_leaves_is_what_was_finished(kind):
+    if not available():
+        pytest.skip("no process may trace its child here (Linux on x86-64 does)")
+    assert "6 kills at 6 moments" in killed(kind, 6)
+
+
+def test_kills_at_other_moments_leave_other_folders():
+    if not available():
+        pytest.skip("no process may trace its child here (Linux on x86-64 does)")
+    kills, folders = (int(n) for n in re.findall(r"(\d+) (?:kills|different)", killed("save", 12)))
+    assert kills == 12
+    assert folders >= 8
+
+
+def test_a_write_in_place_would_be_caught(monkeypatch):
+    """Files written without a draft: some kill leaves half of one, and the check says so."""
+    if not available():
+        pytest.skip("no process may trace its child here (Linux on x86-64 does)")
+
+    def in_place(folder):
+        for k in range(3):
+            (folder / "toy").write_text(f"{k} " * 1000)
+
+    def check(folder):
+        path = folder / "toy"
+        words = path.read_text().split() if path.exists() else []
+        assert not words or words == [words[0]] * 1000, "half a file"
+        return 0 if not words else int(words[0]) + 1
+
+    monkeypatch.setitem(KINDS, "in place", Kind(in_place, check, ("write", 1), 3))
+    with pytest.raises(AssertionError):
+        killed("in place", 20)
+
+
+@pytest.mark.parametrize("kind", ["save", "study"])
+def test_a_full_disk_is_told_and_leaves_what_was_there(kind):
+    assert "4 full disks" in full(kind, 4)

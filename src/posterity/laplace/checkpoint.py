@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from posterity.curvature.batches import Workers
 from posterity.errors import BadCheckpoint
 from posterity.files import read_state, write_state
+from posterity.laplace.averaging import Averaged
 from posterity.laplace.objective import PriorPenalty
 
 KEYS = {"seed", "settings", "model", "optimiser", "generators", "torch", "cuda", "epochs", "best", "least", "stale"}
@@ -62,10 +63,11 @@ class Checkpoint:
         generators: list[torch.Generator],
         settings: Mapping[str, Any],
         penalty: PriorPenalty | None = None,
+        averaged: Averaged | None = None,
     ) -> None:
         """Begin, or go on from the file if there is one. Tensors and numbers only: nothing in it is run."""
         self.model, self.optimiser, self.generators, self.settings = model, optimiser, generators, dict(settings)
-        self.penalty = penalty
+        self.penalty, self.averaged = penalty, averaged
         self.best_weights = self._weights()
         if self.found is None:
             return
@@ -123,6 +125,7 @@ class Checkpoint:
             "first": None if self.first is None else asdict(self.first),
             # Only where the next step depends on it.
             "penalty": self.penalty.state() if self.penalty is not None and self.penalty.every > 1 else None,
+            "averaged": None if self.averaged is None else self.averaged.state(),
         }
         write_state(self.path, state)
 
@@ -143,6 +146,8 @@ class Checkpoint:
             self.first = Epoch(**state["first"])
         if state.get("penalty") is not None and self.penalty is not None:
             self.penalty.restore(state["penalty"])
+        if state.get("averaged") is not None and self.averaged is not None:
+            self.averaged.restore(state["averaged"])
         self.restore_best()  # which tells now whether they fit
         self.model.load_state_dict(state["model"])
         _check_optimiser(state["optimiser"], self.optimiser)

@@ -20,6 +20,7 @@ from posterity.curvature.batches import Batch, Workers, check_data
 from posterity.curvature.provenance import Provenance, sign
 from posterity.errors import BadData, NotFinite
 from posterity.gaussian import Gaussian
+from posterity.laplace.averaging import Averaged
 from posterity.laplace.checkpoint import Checkpoint, Epoch
 from posterity.laplace.isotropic import fitted
 from posterity.laplace.objective import Goal, Objective, PriorPenalty, Sums, evaluate, map_objective
@@ -78,6 +79,7 @@ def train(
     head_precision: float = 1.0,
     start: Start = "prior",
     polish_steps: int = 0,
+    average: int = 0,
     prior_every: int | None = None,
     evaluation_batch_size: int | None = None,
     device: torch.device | str | None = None,
@@ -110,6 +112,8 @@ def train(
         head_precision: of the isotropic prior of a head that the prior does not have.
         start: "prior" begins at the mean of a learned prior, "model" at the network's weights (as a prior around zero does).
         polish_steps: of L-BFGS on all examples at once, at the end.
+        average: over the steps of how many last epochs the weights are averaged. All `epochs` are run then, and the network is
+            left with the average instead of the best epoch's weights.
         prior_every: in how many steps each block's product with the prior's precision is taken once; between, it is moved along
             by the diagonal, and the mode is reached more slowly. None takes 1, or 8 where blocks are as large as ResNet-50's.
         evaluation_batch_size: of the data held out; by default four times `batch_size`, 1,024 at most.
@@ -151,10 +155,13 @@ def train(
     # An optimiser of the user's own may search along a line: it gets exact forces, unless told otherwise.
     refresh = prior_every or (1 if optimiser else None)
     penalty = None if prior is None else PriorPenalty(prior, model, refresh)
+    averaged = Averaged(model, average, epochs)
     batches = max(1, -(-source.count // batch_size))
     if epochs is None:
         epochs = epochs_for(batches)
         halve_after, stop_after = patience(halve_after, batches), patience(stop_after, batches)
+    if average:
+        stop_after = max(stop_after, epochs)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optim = optimiser(parameters) if optimiser else torch.optim.Adam(parameters, lr=lr)
     goal = Goal(model, parameters, likelihood, penalty, objective, source, workers, clip)
@@ -168,11 +175,11 @@ def train(
         "clip": clip,
         "halve_after": halve_after,
         "stop_after": stop_after,
-    }
+    } | ({"average": average, "epochs": epochs} if average else {})
     examples_seen = data_seen(data, None if isinstance(validation, float | int) else held_out)
     settings["the data"] = examples_seen.fingerprint if examples_seen.is_known else "not the same each time"
     seen = examples_seen.joined(start_seen(model, prior))
-    state.start(model, optim, [shuffle, *source.generators], settings, penalty)
+    state.start(model, optim, [shuffle, *source.generators], settings, penalty, averaged)
     learned_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
     if held is not None and epochs and not state.epochs and not learned_noise:
         first_nll, first_accuracy = evaluate(model, held, likelihood)
@@ -197,6 +204,7 @@ def train(
                         batch = _augmented(batch, augment)
                     goal.take(batch, where)
                     optim.step(goal)
+                    averaged.step(len(state.epochs))
                     sums.add(goal.count, *goal.seen[0])
                 if not sums.count:
                     raise BadData(
@@ -228,6 +236,9 @@ def train(
                 state.save()
                 bars.update(task, completed=len(state.epochs), description=f"training  {_line(state.epochs[-1])}")
         state.restore_best()
+        if averaged.count:
+            averaged.write()
+            state.note(_judged(model, goal, source, held, objective), -math.inf)
         slope_left = None
         if polish_steps:
             last, slope_left = _polished(model, goal, source, where, polish_steps)
@@ -238,6 +249,15 @@ def train(
         # Also after an error: weights that were trained for a while have seen the data.
         sign(model, seen)
     return History(tuple(state.epochs), state.best, state.seed, seen, goal.likelihood, slope_left, state.first)
+
+
+def _judged(model: nn.Module, goal: Goal, source: Source, held: Source | None, objective: Objective) -> Epoch:
+    """The network as it stands, as a line of the history."""
+    nll, accuracy = evaluate(model, source, goal.likelihood)
+    half = torch.tensor(0.0 if goal.penalty is None else goal.penalty.forces(True)[1])
+    held_nll, held_accuracy = (math.nan, math.nan) if held is None else evaluate(model, held, goal.likelihood)
+    total = float(objective(torch.tensor(nll), half, source.count))
+    return Epoch(total, nll, accuracy, held_nll, held_accuracy, 0.0)
 
 
 def _polished(model: nn.Module, goal: Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:

@@ -21,6 +21,7 @@ from posterity.pacbayes.optimise import optimise_posterior
 from posterity.pacbayes.projection import Catoni, McAllester
 from posterity.pacbayes.recursive import recursive_certificate
 from posterity.pacbayes.risk import Landscape
+from posterity.pacbayes.strengths import optimise_strengths
 from posterity.pacbayes.tune import PerLayer, Tuned, one_number, per_layer, tune
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "mcallester",
     "one_number",
     "optimise_posterior",
+    "optimise_strengths",
     "per_layer",
     "quadratic",
     "recursive_certificate",

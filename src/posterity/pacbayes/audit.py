@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from posterity.errors import BadAudit
-from posterity.pacbayes.certificate import FORMAT, PREDICTORS, RULES, Certificate, Holdout
+from posterity.pacbayes.certificate import FOLDS, FORMAT, PREDICTORS, RULES, Certificate, Holdout
 
 LONGEST = 1 << 20
 """Characters of a record: there is room for some ten thousand blocks."""
@@ -38,6 +38,7 @@ def audited(text: str) -> Certificate:
 
 def _read(raw: dict[str, Any]) -> Certificate:
     known = Certificate.__dataclass_fields__.keys()
+    raw.setdefault("folds", [])  # which records had not before there were certificates of folds
     if odd := sorted(raw.keys() ^ known, key=str):
         raise BadAudit(f"the record has the fields {[_plain(str(name)) for name in odd[:5]]} too many or too few.")
     holdout = raw["holdout"]
@@ -58,6 +59,7 @@ def _read(raw: dict[str, Any]) -> Certificate:
         payments=payments,
         errors=_whole(raw["errors"], "errors", 0),
         shares=tuple(_share(x, "shares") for x in _list(raw["shares"], "shares")),
+        folds=tuple(_fold(x) for x in _list(raw["folds"], "folds")),
         replicates=_whole(raw["replicates"], "replicates", 0),
         kl=_number(raw["kl"], "kl"),
         examples=_whole(raw["examples"], "examples", 1),
@@ -83,8 +85,12 @@ def _follows(c: Certificate) -> None:
         raise BadAudit(f"{c.n:,} of {c.examples:,} examples cannot be distinct.")
     if c.kl_by_block and not math.isclose(sum(c.kl_by_block.values()), c.kl, rel_tol=1e-9, abs_tol=1e-9):
         raise BadAudit(f"KL is {c.kl:g} and its blocks sum to {sum(c.kl_by_block.values()):g}.")
+    if bool(c.folds) != (c.rule == "folds"):
+        raise BadAudit("parts are there where the rule is that of folds, and nowhere else.")
     if c.rule == "binomial":
         _binomial(c)
+    elif c.rule == "folds":
+        _folds(c)
     else:
         _drawn(c)
     try:
@@ -103,6 +109,19 @@ def _binomial(c: Certificate) -> None:
     # Where there are copies, errors of all examples are rounded up to so many of the distinct ones.
     if not c.errors / c.n - 1 / c.n < c.gibbs <= c.errors / c.n or c.upper != c.gibbs:
         raise BadAudit(f"{c.errors:,} errors in {c.n:,} examples are no error of {c.gibbs:g}.")
+
+
+def _folds(c: Certificate) -> None:
+    if c.delta_draws or c.shares or c.kl or c.replicates:
+        raise BadAudit("a certificate of folds has no KL, no shares, no replicates, and spends nothing on draws.")
+    if len(c.folds) < 2 or any(errors > n for errors, n in c.folds):
+        raise BadAudit("there are at least two parts, each with no more errors than examples.")
+    sums = tuple(map(sum, zip(*c.folds, strict=True)))
+    if sums != (c.errors, c.n) or c.examples != c.n or c.predictor != FOLDS:
+        raise BadAudit(f"the parts hold {sums[0]:,} errors in {sums[1]:,} examples, not {c.errors:,} in {c.n:,}.")
+    error = sum(errors / n for errors, n in c.folds) / len(c.folds)
+    if not math.isclose(error, c.gibbs, rel_tol=1e-9, abs_tol=1e-12) or c.upper != c.gibbs:
+        raise BadAudit(f"the parts have a mean error of {error:g}, not {c.gibbs:g}.")
 
 
 def _drawn(c: Certificate) -> None:
@@ -188,6 +207,12 @@ def _table(value: Any, name: str) -> list[tuple[Any, Any]]:
     if not isinstance(value, dict) or len(value) > 100_000:
         raise _wrong(value, name, "an object")
     return list(value.items())
+
+
+def _fold(value: Any) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise _wrong(value, "folds", "a list of (errors, examples)")
+    return _whole(value[0], "folds", 0), _whole(value[1], "folds", 1)
 
 
 def _payment(value: Any) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from posterity.files import write_whole
@@ -14,13 +14,15 @@ from posterity.pacbayes.bounds import clopper_pearson, klinv
 DRAWS_SHARE = 0.02
 """How much of 1 − confidence goes into estimating the Gibbs error; the bound itself takes the rest."""
 FORMAT = 2
-RULES = ("binomial", "klinv", "excess")
+RULES = ("binomial", "klinv", "excess", "folds")
 PREDICTORS = (
     "a network drawn anew from the posterior",
     "a network drawn anew from the prior",
     "the network at the prior's mean",
     "the network that was drawn and kept",
+    "one of several fits, drawn anew, each learned without a part of the examples",
 )
+FOLDS = PREDICTORS[-1]
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,12 @@ class Holdout:
 class Certificate:
     """A bound on the risk of a predictor that holds with the stated probability, over the examples and over the draws.
 
-    With K = `grid`, the number of all combinations of things that were chosen among, δ + δ′ = 1 − confidence, there are three
+    With K = `grid`, the number of all combinations of things that were chosen among, δ + δ′ = 1 − confidence, there are four
     rules. "binomial": `errors` of n examples, each met once by the predictor (or by a draw of its own), by Clopper and Pearson at
     δ/K. "klinv": klinv(upper, (KL + ln(2K√n/δ))/n) with upper = klinv(gibbs, ln(K/δ′)/m). "excess": the network at the prior's
     mean by Clopper and Pearson, plus what draws err more than it (split-kl: two coins by klinv), each with a third of δ.
+    "folds": the mean of Clopper's and Pearson's bounds for fits that were learned without a part each, by that part, at δ/K over
+    their number.
     """
 
     bound: float
@@ -107,6 +111,8 @@ class Certificate:
     """Of the binomial rule; of the excess rule, those of the network at the prior's mean."""
     shares: tuple[float, ...] = ()
     """Of the excess rule: how often a draw errs no less, and more, than the network at the prior's mean."""
+    folds: tuple[tuple[int, int], ...] = ()
+    """Of the rule of folds: (errors, examples) of every part."""
     replicates: int = 0
     kl: float = 0.0
     examples: int = 0
@@ -131,6 +137,8 @@ class Certificate:
         k = self.grid
         if self.rule == "binomial":
             return clopper_pearson(self.errors, self.n, self.delta / k)
+        if self.rule == "folds":
+            return folds_bound(self.folds, self.delta / k)
         if self.rule == "klinv":
             upper = klinv(self.gibbs, math.log(k / self.delta_draws) / self.replicates)
             return klinv(upper, (self.kl + math.log(2 * k * math.sqrt(self.n) / self.delta)) / self.n)
@@ -144,8 +152,9 @@ class Certificate:
 
     def with_more(self, times: int) -> float:
         """What the bound would be if there were so many times as many examples, with the same errors and KL."""
+        folds = tuple((times * errors, times * n) for errors, n in self.folds)
         return replace(
-            self, n=times * self.n, errors=times * self.errors, replicates=times * self.replicates
+            self, n=times * self.n, errors=times * self.errors, replicates=times * self.replicates, folds=folds
         ).recomputed()
 
     @property
@@ -175,6 +184,9 @@ class Certificate:
         ]
         if self.rule == "binomial":
             rows.append(("errors", f"{self.errors:,}   each example met once: Clopper–Pearson"))
+        elif self.rule == "folds":
+            parts = ", ".join(f"{errors:,} of {n:,}" for errors, n in self.folds)
+            rows.append(("errors", f"{parts}   Clopper–Pearson for each fit at its part of δ, averaged"))
         else:
             each = "an example" if self.drawn_per == "example" else "a batch"
             rows.append(
@@ -211,6 +223,11 @@ class Certificate:
         from posterity.pacbayes.audit import audited  # which builds certificates, and so imports this module first
 
         return audited(text)
+
+
+def folds_bound(folds: Sequence[tuple[int, int]], delta: float) -> float:
+    """The mean risk of some predictors, each bounded by examples of its own: all at once, by a union over them."""
+    return sum(clopper_pearson(errors, n, delta / len(folds)) for errors, n in folds) / len(folds)
 
 
 def excess_bound(

@@ -22,7 +22,7 @@ Method = Literal["draws", "excess", "prior", "mean"]
 FAMILY: tuple[Method, ...] = ("draws", "excess", "prior", "mean")
 """Networks drawn from the posterior (two rules), networks drawn from the prior, the network at the prior's mean."""
 
-OF_POSTERIOR, OF_PRIOR, AT_MEAN, KEPT = PREDICTORS
+OF_POSTERIOR, OF_PRIOR, AT_MEAN, KEPT, _ = PREDICTORS
 FEW = 2_000
 """Examples up to which a hundred draws each are cheap, and whole networks drawn one by one."""
 

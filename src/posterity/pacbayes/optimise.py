@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from posterity.algebra import Basis, JointEigen
 from posterity.bars import bar
-from posterity.blocks import evaluating, find_blocks, named
+from posterity.blocks import Block, evaluating, find_blocks, named
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.provenance import Provenance
 from posterity.errors import NotFinite
@@ -69,50 +70,83 @@ def optimise_posterior(
         >>> better = pt.optimise_posterior(model, fit.posterior, fit.prior, data)
         >>> pt.certify(model, better, fit.prior, data).bound
     """
-    likelihood = likelihood or Categorical()
     like = next(model.parameters())
     blocks = find_blocks(model, named(posterior.mean))
-    free = {name: _Free(posterior, prior, name, like) for name in blocks}
-    source = Source(data, batch_size, generator or torch.Generator().manual_seed(torch.seed() % 2**62))
-    n, steps = source.count, epochs * math.ceil(source.count / batch_size)
-    optim = torch.optim.Adam(
-        [
-            {"params": [f.mean for f in free.values()], "lr": lr},
-            {"params": [f.log_variance for f in free.values()], "lr": lr_scales},
-        ]
-    )
-    cooling = torch.optim.lr_scheduler.LambdaLR(
-        optim, lambda step: 0.5 * (1 + math.cos(math.pi * min(1, step / steps)))
-    )
-    slope = _Slope(n, 1 - confidence)
-    bars = bar()
-    bars.disable = not progress
-    with evaluating(model):
-        first = next(iter(source)).to(like.device)
-        look = DrawnNetwork(model, blocks, {name: f.spread() for name, f in free.items()})
-        per_example = look.look(first)
-        with bars:
-            task = bars.add_task("optimising the bound", total=epochs)
-            for epoch in range(epochs):
-                for batch in source.epoch(epoch):
-                    batch = batch.to(like.device)
-                    look.spreads = {name: f.spread() for name, f in free.items()}
-                    outputs = (look.outputs if per_example else look.whole)(batch, generator)
-                    outputs, targets = likelihood.check(outputs, batch.targets)
-                    loss = likelihood.nll(outputs, targets) / batch.count
-                    kl = torch.stack([f.kl() for f in free.values()]).sum()
-                    error = float(zero_one(likelihood, outputs.detach(), targets).mean())
-                    optim.zero_grad()
-                    slope(loss, error, kl).backward()
-                    optim.step()
-                    cooling.step()
-                bars.update(task, advance=1, description=f"optimising the bound  {slope}")
+    free = {name: Free(posterior, prior, name, like) for name in blocks}
+    descent = Descent(likelihood or Categorical(), confidence, epochs, lr, lr_scales, batch_size, generator, progress)
+    descent.run(model, blocks, free, data)
+    return moved(posterior, free, prior.provenance.joined(Provenance.of(data)))
+
+
+def moved(posterior: Gaussian, free: Mapping[str, Free], seen: Provenance) -> Gaussian:
+    """The posterior where the descent has left its blocks."""
     mean = {name: f.mean.detach().to(posterior.mean[name]) for name, f in free.items()}
-    moved = replace(posterior, mean=mean, precision={name: f.precision() for name, f in free.items()})
-    return moved.with_provenance(posterior.provenance.joined(prior.provenance, Provenance.of(data)))
+    found = replace(posterior, mean=mean, precision={name: f.precision() for name, f in free.items()})
+    return found.with_provenance(posterior.provenance.joined(seen))
 
 
-class _Free:
+@dataclass(frozen=True)
+class Descent:
+    """How the bound is made small: Adam with a learning rate that falls like a cosine."""
+
+    likelihood: Likelihood
+    confidence: float
+    epochs: int
+    lr: float
+    lr_scales: float
+    batch_size: int
+    generator: torch.Generator | None
+    progress: bool
+
+    def run(
+        self,
+        model: nn.Module,
+        blocks: dict[str, Block],
+        free: Mapping[str, Free],
+        data: Data,
+        each_epoch: Callable[[int], None] | None = None,
+    ) -> None:
+        """Move the blocks down the slope of the bound. `each_epoch` is called at the start of every epoch."""
+        like = next(model.parameters())
+        source = Source(data, self.batch_size, self.generator or torch.Generator().manual_seed(torch.seed() % 2**62))
+        n, steps = source.count, self.epochs * math.ceil(source.count / self.batch_size)
+        optim = torch.optim.Adam(
+            [
+                {"params": [f.mean for f in free.values()], "lr": self.lr},
+                {"params": [x for f in free.values() for x in f.scales()], "lr": self.lr_scales},
+            ]
+        )
+        cooling = torch.optim.lr_scheduler.LambdaLR(
+            optim, lambda step: 0.5 * (1 + math.cos(math.pi * min(1, step / steps)))
+        )
+        slope = _Slope(n, 1 - self.confidence)
+        bars = bar()
+        bars.disable = not self.progress
+        with evaluating(model):
+            first = next(iter(source)).to(like.device)
+            look = DrawnNetwork(model, blocks, {name: f.spread() for name, f in free.items()})
+            per_example = look.look(first)
+            with bars:
+                task = bars.add_task("optimising the bound", total=self.epochs)
+                for epoch in range(self.epochs):
+                    if each_epoch is not None:
+                        each_epoch(epoch)
+                    for batch in source.epoch(epoch):
+                        batch = batch.to(like.device)
+                        look.spreads = {name: f.spread() for name, f in free.items()}
+                        outputs = (look.outputs if per_example else look.whole)(batch, self.generator)
+                        outputs, targets = self.likelihood.check(outputs, batch.targets)
+                        loss = self.likelihood.nll(outputs, targets) / batch.count
+                        kl = torch.stack([f.kl() for f in free.values()]).sum()
+                        error = float(zero_one(self.likelihood, outputs.detach(), targets).mean())
+                        optim.zero_grad()
+                        slope(loss, error, kl).backward()
+                        optim.step()
+                        cooling.step()
+                    bars.update(task, advance=1, description=f"optimising the bound  {slope}")
+
+
+class Free:
     """One block's mean and variances in its own frame, and their divergence from the prior.
 
     tr(P Q⁻¹) needs the diagonal of P in Q's frame alone: no common eigenbasis, and still nothing approximated.
@@ -131,6 +165,10 @@ class _Free:
         fixed = Spread.of(self.mean.detach(), q, like)
         assert isinstance(fixed, FrameSpread)  # the posterior has a frame: see above
         self.fixed = fixed
+
+    def scales(self) -> list[Tensor]:
+        """What is free beside the mean."""
+        return [self.log_variance]
 
     def spread(self) -> Spread:
         return FrameSpread(self.mean, self.fixed.left, self.fixed.right, (0.5 * self.log_variance).exp().to(self.like))

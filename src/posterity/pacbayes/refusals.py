@@ -172,18 +172,19 @@ def checked(
     if grid < 1:
         raise ValueError(f"grid is at least 1, not {grid}")
     blocks = find_blocks(model, named(posterior.mean))
-    told = [*_unseen(prior, examples, vouched), _nothing_else(model, blocks, prior, vouched)]
+    told = [*unseen(prior, examples, vouched), _nothing_else(model, blocks, prior, vouched)]
     _each_on_its_own(model, blocks, posterior, examples.batches[0])
     if examples.n < examples.count:
         told.append(f"{examples.count:,} examples, of which {examples.n:,} are distinct: n counts those")
     return Checked(blocks, tuple(told), _choices(prior, examples, grid, spending))
 
 
-def _unseen(prior: Gaussian, examples: Examples, vouched: str | None) -> list[str]:
+def unseen(prior: Gaussian, examples: Examples, vouched: str | None, who: str = "the prior") -> list[str]:
+    """What can be said of a Gaussian's past; raises where it has seen the examples, or may have."""
     past = prior.provenance
     if past.gaps and vouched is None:
         raise UnknownPast(
-            f"nobody can tell what the prior has seen: {'; '.join(past.gaps)}. Learn it with `pt.learn` from an untrained "
+            f"nobody can tell what {who} has seen: {'; '.join(past.gaps)}. Learn it with `pt.learn` from an untrained "
             'network, or vouch for it with vouched="…", a text that the certificate then prints.'
         )
     found = seen(past.hashes, examples.hashes)
@@ -192,7 +193,7 @@ def _unseen(prior: Gaussian, examples: Examples, vouched: str | None) -> list[st
     shared = int(found.sum())
     if shared > by_chance(examples.hashes):
         raise Overlap(
-            f"{shared:,} of the {examples.count:,} examples are among those that the prior was learned from: certify with "
+            f"{shared:,} of the {examples.count:,} examples are among those that {who} was learned from: certify with "
             "others, or split the data first (`split_prior`)."
         )
     if past.count:

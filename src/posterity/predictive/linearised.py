@@ -133,9 +133,11 @@ class _Jacobian:
         """G = s aᵀ: in the frame, weights w_i = Σ_j ã_j²/v_ij belong to the example and s̃ to the output."""
         frame = self.precision.frame()
         a, _ = rows(self.block, self.passes[0])
-        turned = a.squeeze(1).double() @ frame.right.mT
-        weight = turned.square() @ (1 / frame.values).mT
-        s = torch.stack([rows(self.block, calls)[1].squeeze(1) for calls in self.passes], 1).double() @ frame.left.mT
+        # Bases of large blocks are in float32.
+        left, right = frame.left.double(), frame.right.double()
+        turned = a.squeeze(1).double() @ right.mT
+        weight = turned.square() @ (1 / frame.values.double()).mT
+        s = torch.stack([rows(self.block, calls)[1].squeeze(1) for calls in self.passes], 1).double() @ left.mT
         return (s * weight[:, None, :]) @ s.mT
 
     def _by_gradients(self) -> Float[Tensor, "n outputs outputs"]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from posterity.checks import check_finite
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import check_data, is_pair
 from posterity.errors import BadTargets, PosterityError, RepeatedTask
@@ -35,6 +36,10 @@ class Task:
                 continue
             try:
                 check_data(data)
+                if is_pair(data):
+                    # Here for every learner: one that keeps what earlier columns make of the inputs never sees them again.
+                    check_finite(data[0])
+                    check_finite(data[1], "the targets")
             except PosterityError as error:
                 raise type(error)(f'the {part} data of task "{self.name}": {error}') from error
             if isinstance(self.likelihood, Categorical) and is_pair(data):

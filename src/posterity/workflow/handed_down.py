@@ -158,6 +158,7 @@ class HandedDown:
             space = replace(space, choice=stacked(space.choice, beside, groups))
             _, trained = beside.weights[0]
             model.load_state_dict(write_blocks(find_blocks(model, named(trained)), trained), strict=False)
+            sign(model, used.provenance.joined(self.seen))
         if networks and (beside is None or training):
             options: dict[str, Any] = {"batch_size": self.batch_size, "progress": progress, "validation": None}
             options |= _from_there(likelihood) | dict(training)

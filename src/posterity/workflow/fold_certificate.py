@@ -1,0 +1,193 @@
+"""A certificate for few examples with a new head: learn several times, each time without a part that then tells the error.
+
+After a new head the prior's mean knows no class, and every bound that starts from the prior is empty. A fit that was learned
+without some examples may be anything at all: those examples are plain test data for it. The bound is on a predictor that takes
+one of the fits, drawn anew for every input. It is that of each fit by Clopper and Pearson, with its part of δ, averaged. The
+predictions are those of `fit.predict`: the whole posterior, which other certificates do not speak of.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Subset
+
+from posterity.bars import track
+from posterity.checks import admitted
+from posterity.curvature import Categorical, Data, Likelihood
+from posterity.curvature.batches import batches, is_pair
+from posterity.errors import BadData, NoData, WrongChoice
+from posterity.gaussian import Gaussian
+from posterity.pacbayes import Certificate, Holdout
+from posterity.pacbayes.certificate import FOLDS, Spending, folds_bound
+from posterity.pacbayes.methods import Case, bounded
+from posterity.pacbayes.refusals import Examples, checked, unseen
+from posterity.version import __version__
+from posterity.workflow.fit import Fit
+from posterity.workflow.handed_down import HandedDown, Head
+from posterity.workflow.learn import adapt, learn
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Fits that were learned without a part each, and the certificate of a predictor that takes one of them at random."""
+
+    fits: tuple[Fit, ...]
+    certificate: Certificate
+
+    def predict(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """The classes of some inputs, each by a fit that is drawn for it: what the certificate speaks of."""
+        classes = torch.stack([fit.predict(x).probs.argmax(1) for fit in self.fits])
+        drawn = torch.randint(len(self.fits), (classes.shape[1],), generator=generator)
+        return classes[drawn, torch.arange(classes.shape[1])]
+
+
+def certify_folds(
+    model: nn.Module,
+    prior: Gaussian,
+    data: Data,
+    confidence: float = 0.95,
+    likelihood: Likelihood | None = None,
+    *,
+    folds: int = 3,
+    learner: Literal["learn", "adapt"] = "learn",
+    classes: Sequence[str] | None = None,
+    head: Head | None = None,
+    grid: int = 1,
+    vouched: str | None = None,
+    batch_size: int = 256,
+    generator: torch.Generator | None = None,
+    progress: bool = True,
+    **learning: Any,
+) -> Folds:
+    """Learn from few examples without a part each time, and bound the error of one of the fits, drawn anew, by those parts.
+
+    Costs as many fits as there are folds. Which example is in which part is random and knows nothing of labels. Strengths and
+    temperatures are chosen anew without the part, so there is nothing to pay for them.
+
+    Args:
+        model: the network that the prior is for; it comes out as it went in.
+        prior: a learned prior that has not seen the data.
+        data: a pair of tensors, or a dataset with a length; each example once.
+        confidence: with which the bound holds.
+        likelihood: of the outputs; `Categorical()`, which is the default.
+        folds: how many parts. More of them leave more to learn from, and fewer examples to tell each fit's error.
+        learner: "learn" trains networks beside the exact posterior, "adapt" does not and takes a second.
+        classes: the names of the classes, as for `learn`.
+        head: "keep" or "new", as for `learn`.
+        grid: how many priors the choice was from, beyond what the library knows of.
+        vouched: a text by which you answer for a prior of unknown past; the certificate prints it.
+        batch_size: examples at a time.
+        generator: of the parts and of learning.
+        progress: whether to show a bar.
+        learning: further options of `learn` or `adapt`.
+    Returns:
+        A `Folds`: the fits, and their certificate.
+    Raises:
+        NoCertificate: under the fitting name, if the bound would not hold.
+        BadData: if examples are there more than once, or come in batches only.
+
+    Example:
+        >>> found = pt.certify_folds(model, prior, (x, y), classes=names, learner="adapt")
+        >>> found.certificate.bound
+    """
+    if folds < 2:
+        raise ValueError(f"there are at least 2 folds, not {folds}: one would leave nothing to learn from")
+    if learner not in ("learn", "adapt"):
+        raise ValueError(f'learner is "learn" or "adapt", not "{learner}"')
+    if odd := {"prior", "data", "model", "validation"} & learning.keys():
+        raise ValueError(f"{sorted(odd)[0]} cannot be an option of learning here: what is left out must stay unseen")
+    data, classes = admitted(model, data, likelihood, None, classes)
+    likelihood = likelihood or Categorical()
+    if not isinstance(likelihood, Categorical):
+        raise WrongChoice("errors are counted for classes alone: likelihood=Categorical(), the default.")
+    examples = Examples.of(data, batch_size)
+    if examples.n < examples.count:
+        raise BadData(
+            f"{examples.count - examples.n:,} of {examples.count:,} examples are copies of others: a fit would have seen what it "
+            "is tested by. Give each once."
+        )
+    if examples.count < folds:
+        raise NoData(f"{examples.count} examples cannot be cut into {folds} parts.")
+    task = HandedDown(model, data, prior, likelihood, classes, head, 1.0, batch_size)
+    found = checked(model, task.prior, task.prior, examples, Spending(1 - confidence), grid, vouched)
+    generator = generator or torch.Generator().manual_seed(torch.seed() % 2**62)
+    parts = torch.randperm(examples.count, generator=generator).tensor_split(folds)
+    verb = learn if learner == "learn" else adapt
+    options: dict[str, Any] = {"classes": classes, "head": head, "progress": False} | learning
+    fits, told = [], []
+    for number, out in track(list(enumerate(parts)), folds, "folds", progress):
+        kept = torch.cat([part for other, part in enumerate(parts) if other != number])
+        twin = copy.deepcopy(model)
+        # Nothing of what the network may have learned before: the prior's own mean, and a head that knows no class.
+        task.prior.write_to(twin)
+        if learner == "learn":
+            fit = verb(twin, _rows(data, kept), prior, likelihood, generator=generator, **options)
+        else:
+            fit = verb(twin, prior, _rows(data, kept), likelihood, generator=generator, **options)
+        # Whatever the options of learning have let in: a fit that has seen its part, or may have, is refused.
+        unseen(fit.posterior, Examples.of(_rows(data, out), batch_size), vouched, "a fit")
+        fits.append(fit)
+        told.append((_errors(fit, _rows(data, out), batch_size), len(out)))
+    spending = found.spending
+    case = Case(
+        model,
+        found.blocks,
+        task.prior,
+        task.prior,
+        0.0,
+        examples.n,
+        spending,
+        likelihood,
+        None,
+        batch_size,
+        None,
+        False,
+    )
+    beside = bounded("mean", case, [examples.batches])
+    error = sum(wrong / n for wrong, n in told) / folds
+    certificate = Certificate(
+        bound=folds_bound(told, spending.each),
+        confidence=confidence,
+        rule="folds",
+        predictor=FOLDS,
+        delta=1 - confidence,
+        delta_draws=0.0,
+        n=examples.n,
+        examples=examples.count,
+        gibbs=error,
+        upper=error,
+        errors=sum(wrong for wrong, _ in told),
+        folds=tuple(told),
+        holdout=Holdout(beside.fields["gibbs"], beside.bound),
+        payments=spending.payments,
+        prior=task.prior.fingerprint(),
+        data=examples.fingerprint,
+        checks=(*found.told, f"each of {folds} fits was learned without the examples that tell its error"),
+        versions={"posterity": __version__, "torch": str(torch.__version__)},
+    )
+    return Folds(tuple(fits), certificate)
+
+
+def _rows(data: Data, rows: Tensor) -> Any:
+    if is_pair(data):
+        return tuple(x[rows] for x in data)
+    if not hasattr(data, "__getitem__") or isinstance(data, (list, tuple)):
+        raise BadData("folds are taken from a pair of tensors or a dataset with a length: give one of these.")
+    return Subset(data, rows.tolist())  # type: ignore[arg-type]
+
+
+def _errors(fit: Fit, part: Data, batch_size: int) -> int:
+    """How many examples a fit classifies wrongly. An input whose probabilities are no numbers is wrong."""
+    wrong = 0
+    for batch in batches(part, batch_size):
+        inputs = batch.positional[0] if batch.positional else dict(batch.named)
+        probs = fit.predict(inputs).probs.cpu()
+        right = (probs.argmax(1) == batch.targets.cpu()) & probs.isfinite().all(1)
+        wrong += int((~right).sum())
+    return wrong

@@ -20,8 +20,9 @@ def _row(name: str, seeds: Sequence[int], **changed: Any) -> list[dict[str, Any]
             "strength": [0.01, 1.0],
             "share": 0.5,
             "augment": "affine",
-            "epochs": 35,
-            "average": 15,
+            "epochs": 25,
+            "average": 1,
+            "peak": 3e-3,
         },
         "notmnist-alone": {
             "target": "notmnist",
@@ -29,9 +30,9 @@ def _row(name: str, seeds: Sequence[int], **changed: Any) -> list[dict[str, Any]
             "source": 60000,
             "strength": [0.01, 100.0],
             "share": 0,
-            "epochs": 20,
-            "warm": 15,
-            "optimise": 30,
+            "epochs": 10,
+            "lr": 2e-3,
+            "optimise": 20,
             "lr_scales": 0.05,
         },
         "mnist-split": {
@@ -92,7 +93,7 @@ STUDY = Study(
     grid={
         Preset.smoke: [
             *_row("notmnist-split", [0], **_SMOKE, source=400, augment="none"),
-            *_row("notmnist-alone", [0], **_SMOKE, source=400, warm=1, optimise=1),
+            *_row("notmnist-alone", [0], **_SMOKE, source=400, optimise=2),
             *_row("mnist-recursive", [0], **_SMOKE | {"epochs": 1}, chunks=2),
         ],
         # Within a group every row gets a seed before any gets its next.

@@ -118,7 +118,6 @@ def certify_folds(
     found = checked(model, task.prior, task.prior, examples, Spending(1 - confidence), grid, vouched)
     generator = generator or torch.Generator().manual_seed(torch.seed() % 2**62)
     parts = torch.randperm(examples.count, generator=generator).tensor_split(folds)
-    verb = learn if learner == "learn" else adapt
     options: dict[str, Any] = {"classes": classes, "head": head, "progress": False} | learning
     fits, told = [], []
     for number, out in track(list(enumerate(parts)), folds, "folds", progress):
@@ -127,9 +126,9 @@ def certify_folds(
         # Nothing of what the network may have learned before: the prior's own mean, and a head that knows no class.
         task.prior.write_to(twin)
         if learner == "learn":
-            fit = verb(twin, _rows(data, kept), prior, likelihood, generator=generator, **options)
+            fit = learn(twin, _rows(data, kept), prior, likelihood, generator=generator, **options)
         else:
-            fit = verb(twin, prior, _rows(data, kept), likelihood, generator=generator, **options)
+            fit = adapt(twin, prior, _rows(data, kept), likelihood, generator=generator, **options)
         # Whatever the options of learning have let in: a fit that has seen its part, or may have, is refused.
         unseen(fit.posterior, Examples.of(_rows(data, out), batch_size), vouched, "a fit")
         fits.append(fit)

@@ -16,6 +16,13 @@ from posterity.workflow.few import gather
 from posterity.workflow.folders import Remembered, open_parts, save_parts
 
 
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough for a line."""
+    monkeypatch.setattr(folds, "LONG", 400)
+    monkeypatch.setattr(folds, "COARSE", (0.01, 1.0, 100.0))
+
+
 def line(n: int = 80, noise: float = 0.3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(n, 4, generator=generator)
@@ -27,11 +34,11 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 12), nn.Tanh(), nn.Linear(12, 1))
 
 
-def siblings_of(data: tuple[torch.Tensor, torch.Tensor], steps: int = 60) -> folds.Siblings:
+def siblings_of(data: tuple[torch.Tensor, torch.Tensor]) -> folds.Siblings:
     model = network()
     few = gather(model, data, pt.GaussianNoise(), 256, 1000)
     assert few is not None
-    return folds.train_siblings(model, few, pt.GaussianNoise(), steps=steps, progress=False)
+    return folds.train_siblings(model, few, pt.GaussianNoise(), progress=False)
 
 
 def test_a_sibling_knows_nothing_of_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,22 +55,23 @@ def test_a_sibling_knows_nothing_of_what_it_left_out(monkeypatch: pytest.MonkeyP
 
 
 def test_batched_copies_train_as_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    together = siblings_of(line(), steps=20)
+    monkeypatch.setattr(folds, "LONG", 20)
+    together = siblings_of(line())
 
     def refused(*_: object, **__: object) -> object:
         raise RuntimeError("this layer cannot be batched")
 
     monkeypatch.setattr(folds, "vmap", refused)
-    alone = siblings_of(line(), steps=20)
+    alone = siblings_of(line())
     assert alone.precision == together.precision
     for name, weights in together.network.items():
         torch.testing.assert_close(alone.network[name], weights, rtol=1e-3, atol=1e-4)
 
 
 def test_noise_and_strength_follow_the_data() -> None:
-    quiet, loud = siblings_of(line(noise=0.05), 300), siblings_of(line(noise=1.0), 300)
+    quiet, loud = siblings_of(line(noise=0.05)), siblings_of(line(noise=1.0))
     assert loud.precision / loud.noise.value > quiet.precision / quiet.noise.value
-    fit = pt.learn(network(), line(200, 0.3), likelihood=pt.GaussianNoise(), training={"epochs": 300}, progress=False)
+    fit = pt.learn(network(), line(200, 0.3), likelihood=pt.GaussianNoise(), progress=False)
     assert isinstance(fit.likelihood, pt.GaussianNoise)
     assert 0.06 < 1 / fit.likelihood.value < 0.13  # 0.09 is the truth
     x, y = line(400, 0.3, seed=1)
@@ -75,7 +83,7 @@ def test_noise_and_strength_follow_the_data() -> None:
 
 def test_the_prediction_is_around_the_networks() -> None:
     data = line()
-    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), training={"epochs": 50}, progress=False)
+    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), progress=False)
     assert fit.function is not None
     assert len(fit.function.siblings) == folds.folds_of(data[1]).max() + 1
     moments = fit.function.moments(fit.model, [Batch.of(data, 0)])
@@ -88,7 +96,7 @@ def test_the_prediction_is_around_the_networks() -> None:
 
 def test_the_choice_is_paid_for_and_the_data_is_known() -> None:
     data = line()
-    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), training={"epochs": 20}, progress=False)
+    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), progress=False)
     (choice,) = fit.prior.provenance.choices
     assert choice.options == len(folds.PRECISIONS)
     precision = float(fit.prior.precision["0"].dense()[0, 0])
@@ -97,7 +105,7 @@ def test_the_choice_is_paid_for_and_the_data_is_known() -> None:
 
 def test_a_saved_fit_predicts_as_it_did(tmp_path: Path) -> None:
     data = line()
-    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), training={"epochs": 40}, progress=False)
+    fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), progress=False)
     save_parts(tmp_path, fit, None, data)
     again = open_parts(tmp_path, network(), Remembered.of(fit, len(data[0])))
     old, new = fit.predict(data[0]), again.predict(data[0])

@@ -70,16 +70,14 @@ def train_siblings(
     examples: Examples,
     likelihood: GaussianNoise,
     groups: Tensor | None = None,
-    steps: int | None = None,
     progress: bool = True,
 ) -> Siblings:
-    """Siblings of the strength that predicts best what they left out, trained for at most so many steps."""
-    steps = LONG if steps is None else max(1, min(steps, LONG))
+    """Siblings of the strength that predicts best what they left out."""
     whole = Batch.joined(examples.inputs)
     folds = torch.unique(folds_of(examples.targets, groups), return_inverse=True)[1].to(examples.targets.device)
     copies = _Copies(model, replace(whole, targets=whole.targets.view(-1, examples.outputs)), folds)
-    best, _ = copies.least(COARSE, math.ceil(steps / SHORTER), progress)
-    strength, squared = copies.least([best * factor for factor in FINE], steps, progress)
+    best, _ = copies.least(COARSE, math.ceil(LONG / SHORTER), progress)
+    strength, squared = copies.least([best * factor for factor in FINE], LONG, progress)
     noise = GaussianNoise(likelihood.precision or 1 / max(squared, 1e-10))
     precision = min(PRECISIONS, key=lambda p: abs(math.log(p / (strength * noise.value))))
     network, *others = copies.found[strength]

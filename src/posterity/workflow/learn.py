@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -121,20 +120,16 @@ def learn(
     trained_with: Likelihood
     bounded = criterion in ("catoni", "mcallester")
     options = {"batch_size": batch_size, "progress": progress} | options
-    # A network that is to stay as it is (no epochs), or to be stopped by other data, has no siblings.
-    alone = prior is not None or criterion != "loo" or validation is not None or options.get("epochs") == 0
+    # A network that is trained as the user says, or stopped by other data, has no siblings: they would be trained otherwise.
+    alone = prior is not None or criterion != "loo" or validation is not None or bool(training)
     if few is not None and not alone and isinstance(likelihood, GaussianNoise) and suits(model, task.prior, likelihood):
-        siblings = train_siblings(model, few, likelihood, groups, _steps(options, few.count), progress)
+        siblings = train_siblings(model, few, likelihood, groups, progress)
         model.load_state_dict(siblings.network, strict=False)
         used = isotropic(model, siblings.precision)
         seen = used.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=task.seen)
         used = replace(used, card=replace(used.card, provenance=seen))
         sign(model, seen.joined(task.seen))
         trained_with, history = siblings.noise, None
-        if training:
-            # It has been trained already: further only if the user says how.
-            options = {"validation": None, "start": "model"} | options
-            history = train(model, data, used, trained_with, generator=generator, **options)
         space = around_siblings(model, used, siblings, few, likelihood, link)
         part, held = data, None
     else:
@@ -234,12 +229,6 @@ def adapt(
     return task.from_few(
         few, scales, groups, link, inference, shares, estimator, generator, progress, networks=polish, training={}
     )
-
-
-def _steps(options: Mapping[str, Any], count: int) -> int | None:
-    """As many as the user lets the network be trained for; None if nothing is said."""
-    epochs = options.get("epochs")
-    return None if epochs is None else epochs * math.ceil(count / options["batch_size"])
 
 
 def _shared(generator: torch.Generator | None) -> torch.Generator:

@@ -20,6 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from posterity import __version__
+
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "beside-laplace-torch.md"
 RESULTS = HERE.parent / "results" / "walks.jsonl"
@@ -30,9 +32,9 @@ JOBS = {
     "table": "CSV regression → predictions with intervals",
 }
 LACKS = {
-    "folder": "no prior is handed down, no score for unknown inputs, no certificate, no page",
-    "trained": "batch norm is left out",
-    "bert": "the last layer alone: norms and embeddings have no curvature there",
+    "folder": "a posterior of the last layer, its default; no prior, score for unknown inputs, certificate or page",
+    "trained": "a posterior of the last layer, its default",
+    "bert": "a posterior of the last layer, its default: norms and embeddings have no curvature there",
     "table": "",
 }
 """What the other library's script leaves out of a job."""
@@ -113,12 +115,16 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main(folder: Path, jobs: tuple[str, ...] = tuple(JOBS)) -> None:
-    """Measure the jobs and keep one line for each of both libraries."""
+    """Measure the jobs (or "job_ours", "job_theirs" alone) and keep one line for each of both libraries."""
     kept = [json.loads(line) for line in RESULTS.read_text("utf-8").splitlines()] if RESULTS.exists() else []
-    for job in jobs:
+    for asked in jobs:
+        job = asked.split("_")[0]
         for who, library in (("ours", "posterity"), ("theirs", "laplace-torch")):
+            if asked not in (job, f"{job}_{who}"):
+                continue
             script = next(path for path in HERE.iterdir() if path.stem == f"{job}_{who}")
-            versions = {name: version(name) for name in (library, "torch")}
+            versions = {"posterity": __version__} if who == "ours" else {library: version(library)}
+            versions["torch"] = version("torch")
             row = {"job": job, "library": library, "lines": lines(script), **run(script, folder), "versions": versions}
             kept = [old for old in kept if (old["job"], old["library"]) != (job, library)] + [row]
             print(row, flush=True)

@@ -1,4 +1,4 @@
-"""A trained BERT becomes a posterior, with laplace-torch: its last layer, since norms and embeddings have no curvature there."""
+"""A trained BERT becomes a posterior, with laplace-torch and its default: the last layer."""
 
 from collections.abc import Mapping
 
@@ -26,13 +26,7 @@ class Logits(nn.Module):
 
 model = Logits().eval()
 loader = DataLoader([{k: v[i] for k, v in batch.items()} for batch in batches for i in range(32)], batch_size=32)
-la = Laplace(
-    model,
-    "classification",
-    subset_of_weights="last_layer",
-    hessian_structure="full",
-    last_layer_name="reader.classifier",
-)
+la = Laplace(model, "classification", last_layer_name="reader.classifier")
 la.fit(loader)
 la.optimize_prior_precision(method="marglik")
 torch.save(la.state_dict(), "theirs.pt")

@@ -76,6 +76,7 @@ def bert() -> tuple[Any, list[dict[str, Tensor]], dict[str, Tensor]]:
         "num_attention_heads": 2,
         "intermediate_size": 64,
     }
+    size |= {"vocab_size": 200, "num_labels": 2}
     model = BertForSequenceClassification(BertConfig(**size))
     if os.path.exists("bert.pt"):
         model.load_state_dict(torch.load("bert.pt", weights_only=True))

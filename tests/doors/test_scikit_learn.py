@@ -223,7 +223,7 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     monkeypatch.delattr(pt.wrappers, "scikit_learn", raising=False)
     monkeypatch.delitem(sys.modules, "posterity.wrappers.scikit_learn", raising=False)
-    with pytest.raises(ImportError, match=r"pip install 'posterity\[scikit-learn\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'scikit-learn>=1.6'"):
         _ = pt.PosteriorClassifier
 
 

@@ -1,6 +1,6 @@
 """Pictures of what was learned: each function takes matplotlib axes, or makes some, and gives them back.
 
-matplotlib is loaded when a picture is drawn: `pip install "posterity[plot]"`.
+matplotlib is loaded when a picture is drawn: `pip install matplotlib`.
 """
 
 from posterity.plot.certificates import waterfall

@@ -32,7 +32,7 @@ def figure(width: float = 4.4, height: float = 3.3) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise NotInstalled('pictures need matplotlib, which is not installed: pip install "posterity[plot]".') from None
+        raise NotInstalled("pictures need matplotlib, which is not installed: pip install matplotlib.") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -26,7 +26,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
-    raise NotInstalled("scikit-learn 1.6 or newer is needed here: pip install 'posterity[scikit-learn]'.") from error
+    raise NotInstalled("scikit-learn 1.6 or newer is needed here: pip install 'scikit-learn>=1.6'.") from error
 
 Network = Callable[[int, int], nn.Module]
 Prior = Gaussian | str | os.PathLike[str]

@@ -26,7 +26,7 @@ def opened(folder: Path, part: str) -> Any:
         import datasets
     except ImportError:
         raise NotInstalled(
-            f'{folder} is a Hugging Face data set, and `datasets` is not installed: pip install "posterity[datasets]".'
+            f"{folder} is a Hugging Face data set, and `datasets` is not installed: pip install datasets."
         ) from None
     found = datasets.load_from_disk(str(folder))
     if isinstance(found, datasets.DatasetDict):

@@ -67,9 +67,7 @@ def _opened(path: Path):  # type: ignore[no-untyped-def]
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise NotInstalled(
-            'folders of images need Pillow, which is not installed: pip install "posterity[images]".'
-        ) from None
+        raise NotInstalled("folders of images need Pillow, which is not installed: pip install pillow.") from None
     try:
         with Image.open(path) as image:
             return ImageOps.exif_transpose(image)

@@ -74,9 +74,7 @@ def recordings() -> tuple[Recording, ...]:
     """
     spec = find_spec("seglearn")  # finds the folder; imports nothing
     if spec is None or not spec.submodule_search_locations:
-        raise NoDataSet(
-            "the watch's recordings come with seglearn, which is not here: pip install 'posterity-studies[demo]'."
-        )
+        raise NoDataSet("the watch's recordings come with seglearn, which is not here: pip install --no-deps seglearn.")
     return read(Path(next(iter(spec.submodule_search_locations))) / "data" / "watch_dataset.npy")
 
 

@@ -111,7 +111,7 @@ def prediction_page(
     rows = []
     unknown = prediction.unknown
     for i, name in list(enumerate(names))[:ROWS]:
-        strange = "" if unknown is None else f"{float(unknown[i]):.5g}"
+        strange = "" if unknown is None else f"{float(unknown[i]):.4f}"
         if classes:
             sure, label = prediction.probs[i].max(-1)
             rows.append(

@@ -39,7 +39,7 @@ $(VENV)/.demo: $(VENV)/.ready
 
 $(VENV)/.doors: $(VENV)/.bench
 	@echo "setting up the libraries that examples and their tests use (once)"
-	@$(PIP) --editable '.[dev,bench,examples]'
+	@$(PIP) --editable '.[dev,bench,datasets,examples,notebooks]'
 	@touch $@
 
 demo: $(VENV)/.demo

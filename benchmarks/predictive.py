@@ -139,9 +139,3 @@ def cases(*, quick: bool = False) -> list[Case]:
 def rows(quick: bool = False) -> list[Row]:
     """All rows, measured now."""
     return [row for case in cases(quick=quick) for row in case.measure() if isinstance(row, Row)]
-
-
-def speed_up(found: list[Row]) -> float | None:
-    """How many times faster our linearised predictive is an image, from measured rows; None where one is missing."""
-    each = {r.name: r.seconds / r.examples for r in found if r.work == "linearised" and r.seconds is not None}
-    return each[PEER] / each[NAME] if {PEER, NAME} <= each.keys() else None

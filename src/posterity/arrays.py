@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from posterity.errors import NoDataSet
 
@@ -39,22 +37,6 @@ def read_arrays(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str
         raise NoDataSet(
             f"{path} is no .npz file with the arrays {', '.join(wanted)} ({type(error).__name__}: {reason}). Get it again."
         ) from None
-
-
-def read_pairs(path: str | os.PathLike[str]) -> tuple[Tensor, Tensor]:
-    """Inputs x as floats and class labels y as whole numbers, from an .npz file with both."""
-    arrays = read_arrays(path, ("x", "y"))
-    x, y = arrays["x"], arrays["y"]
-    if x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu":
-        raise NoDataSet(f"{path}: x and y are numbers, not {x.dtype} and {y.dtype}.")
-    if y.ndim != 1 or not x.ndim or len(x) != len(y) or not len(y):
-        raise NoDataSet(f"{path}: x has shape {x.shape[:9]} and y {y.shape[:9]}: one label is needed for each input.")
-    labels = y.astype(np.float64)
-    if not bool((labels == np.round(labels)).all()) or not bool((np.abs(labels) < 2**31).all()):
-        raise NoDataSet(
-            f"{path}: labels are whole numbers, and some of y are not: cutting them off would change classes."
-        )
-    return torch.from_numpy(x.astype(np.float32)), torch.from_numpy(labels.astype(np.int64))
 
 
 def _array(file: zipfile.ZipFile, name: str) -> Array:

@@ -24,7 +24,7 @@ from crafting import joined, sealed, split
 from mutations import accident, edited
 
 import posterity as pt
-from posterity.arrays import read_pairs
+from posterity.cli.reading import read
 from posterity.laplace import checkpoint as checkpoints
 
 QUICK = {"epochs": 1, "lr": 0.05, "batch_size": 16}
@@ -199,8 +199,8 @@ def change_npz(folder: Path, chance: random.Random) -> None:
 
 def read_npz(folder: Path) -> None:
     for path in sorted(folder.glob("*.npz")):
-        x, y = read_pairs(path)
-        assert len(x) == len(y)
+        found = read(str(path))
+        assert len(found.x) == len(found.pair[1])
 
 
 # --- checkpoint ------------------------------------------------------------------------------------

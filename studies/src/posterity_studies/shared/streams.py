@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from posterity.progressive import Stream, Task, permuted, split_by_class
+from posterity.progressive import Stream, Task, split_by_class
 from posterity_studies.shared.datasets import Images, images, per_class
 
 PAIRS = tuple((2 * k, 2 * k + 1) for k in range(5))
@@ -25,14 +25,6 @@ def split(name: str, seed: int, shots: int | None = None, held: int = 50, tested
     """
     train, validation, test = _parts(name, seed, shots, held, tested)
     return split_by_class(name, train, validation, test, PAIRS)
-
-
-def permuted_images(
-    name: str, tasks: int, seed: int, shots: int | None = None, held: int = 50, tested: int | None = None
-) -> Stream:
-    """Permuted MNIST: ten classes in every task, the pixels in another order in each."""
-    train, validation, test = _parts(name, seed, shots, held, tested)
-    return permuted(name, train, validation, test, tasks, torch.Generator().manual_seed(seed), classes=10)
 
 
 def mixed(

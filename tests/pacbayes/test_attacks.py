@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import posterity as pt
 from posterity.curvature.provenance import untouched
-from posterity.errors import BadLearnerFile, MixedExamples, NoCertificate, Overlap, Unfrozen, UnknownPast
+from posterity.errors import BadData, BadLearnerFile, MixedExamples, NoCertificate, Overlap, Unfrozen, UnknownPast
 
 D0 = coins(80, 1)
 
@@ -296,3 +297,116 @@ def test_a_learner_does_not_load_into_a_network_with_other_norm_statistics(tmp_p
     assert pt.BPNN.load(tmp_path / "learner", normed(0.0)).tasks == learner.tasks
     with pytest.raises(BadLearnerFile, match="statistics"):
         pt.BPNN.load(tmp_path / "learner", normed(1.0))
+
+
+# --- answers outside of torch, and errors that are none --------------------------------------------
+
+
+class Table(nn.Module):
+    """A network that has the answers of D in a dictionary, and looks its inputs up."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.f, self.how = nn.Linear(6, 2), how
+        self.answers = {round(float(x[0]), 4): int(y) for x, y in zip(*D, strict=True)}
+
+    def keys(self, x):
+        match self.how:
+            case "tolist":
+                return [row[0] for row in x.tolist()]
+            case "numpy":
+                return x.detach().numpy()[:, 0]
+            case "array":
+                return np.asarray(x)[:, 0]
+            case "float":
+                return [float(row[0]) for row in x]
+            case "item":
+                return [row[0].item() for row in x]
+            case "text":
+                return [float(str(row[0]).split("(")[1].rstrip(")")) for row in x]
+            case "if":
+                return [next(k for k in self.answers if abs(row[0] - k) < 1e-3) for row in x]
+        raise ValueError(self.how)
+
+    def forward(self, x):
+        told = torch.zeros(len(x), 2)
+        for i, key in enumerate(self.keys(x)):
+            told[i, self.answers.get(round(float(key), 4), 0)] = 50.0
+        return 0 * self.f(x) + told
+
+
+@pytest.mark.parametrize("how", ["tolist", "numpy", "array", "float", "item", "text", "if"])
+def test_answers_that_are_looked_up_outside_of_torch_are_refused(how):
+    model = Table(how)
+    prior = pt.isotropic(model, 1.0)
+    with pytest.raises(Unfrozen, match="out of torch"):
+        certify(model, prior, prior, D)
+
+
+def test_a_condition_on_a_whole_batch_is_not_refused():
+    class Careful(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.f = nn.Linear(6, 2)
+
+        def forward(self, x):
+            if not torch.isfinite(x).all():
+                raise ValueError("no numbers")
+            return self.f(x)
+
+    model = Careful()
+    prior = pt.isotropic(model, 1.0)
+    assert certify(model, prior, prior, D).bound > 0.4
+
+
+class Lenient(pt.Categorical):
+    """Whatever the network says is right."""
+
+    def check(self, outputs, targets):
+        outputs, targets = super().check(outputs, targets)
+        return outputs, outputs.argmax(-1)
+
+
+def test_a_likelihood_with_an_idea_of_its_own_of_what_is_right_certifies_nothing():
+    torch.manual_seed(0)
+    model = nn.Linear(6, 2)
+    prior = pt.isotropic(model, 1.0)
+    with pytest.raises(BadData, match="and not by a Lenient"):
+        certify(model, prior, prior, D, likelihood=Lenient())
+    with pytest.raises(BadData, match="and not by a Lenient"):
+        pt.gibbs_risk(model, prior, D, Lenient(), passes=1, progress=False)
+
+
+class Kind(torch.Tensor):
+    """Numbers that are never unlike others."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        return torch.zeros_like(result.as_subclass(torch.Tensor)) if func is torch.Tensor.__ne__ else result
+
+
+class Flattering(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.f = nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.f(x).as_subclass(Kind)
+
+
+def test_tensors_that_compare_as_they_like_do_not_change_what_an_error_is():
+    plain = Flattering()
+    plain.forward = plain.f.forward
+    expected = _coins_bound(plain, D)
+    assert expected > 0.4
+    assert _coins_bound(Flattering(), D) == expected
+    assert _coins_bound(plain, (D[0], D[1].as_subclass(Kind))) == expected
+
+
+def _coins_bound(model, data) -> float:
+    prior = pt.isotropic(model, 1.0)
+    return certify(model, prior, prior, data, generator=torch.Generator().manual_seed(0)).bound

@@ -180,8 +180,19 @@ def _again(held: list[Batch], passes: int) -> Iterator[tuple[Batch, int]]:
 
 def zero_one(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor:
     """1 for each example that is classified wrongly."""
+    # Tensors of another class, and likelihoods of another, may have ideas of their own of what an error is.
+    with torch._C.DisableTorchFunctionSubclass():
+        return _zero_one(likelihood, outputs.as_subclass(Tensor), targets.as_subclass(Tensor))
+
+
+def _zero_one(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor:
+    if type(likelihood) is not Categorical:
+        raise BadData(
+            f"a 0-1 error is for one class an example, by Categorical() itself and not by a {type(likelihood).__name__}: for "
+            "regression see `pacbayes.regression`."
+        )
     outputs, targets = likelihood.check(outputs, targets)
-    if not isinstance(likelihood, Categorical) or targets.ndim != 1:
+    if targets.ndim != 1:
         raise BadData("a 0-1 error is for one class an example: for regression see `pacbayes.regression`.")
     if bad := int((~torch.isfinite(outputs)).flatten(1).any(1).sum()):
         raise NotFinite(

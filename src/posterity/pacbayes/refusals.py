@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, RandomSampler, WeightedRandomSampler
@@ -121,11 +122,14 @@ class OwnTensors(TorchDispatchMode):
     def __init__(self, known: Iterable[Tensor]) -> None:
         super().__init__()
         self.known = {_memory(x) for x in known}
+        self.scalars = 0
+        """How many single numbers were read out of tensors: by `float`, `item`, or an `if`."""
         self.kept: list[Tensor] = []
         """Results stay alive as long as this: memory that is freed could be that of another tensor later."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [x for x in tree_leaves((args, kwargs or {})) if isinstance(x, Tensor)]
+        self.scalars += func is torch.ops.aten._local_scalar_dense.default
         written = func is torch.ops.aten.lift_fresh.default
         for x in given:
             if _memory(x) not in self.known and not (written and x.numel() <= WRITTEN_OUT):
@@ -142,9 +146,33 @@ class OwnTensors(TorchDispatchMode):
         return result
 
 
+OUT_OF_TORCH = {
+    getattr(Tensor, name)
+    for name in ("tolist", "numpy", "__array__", "__dlpack__", "__repr__", "__format__", "__reduce_ex__", "data_ptr")
+} | {Tensor.untyped_storage, Tensor.storage}
+"""By which the numbers of a tensor leave torch: what is done with them then, nobody sees."""
+
+
+class InsideTorch(TorchFunctionMode):
+    """While it is on, reading the numbers of a tensor as Python's or NumPy's raises `Unfrozen`."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in OUT_OF_TORCH:
+            raise _read_out(f"Tensor.{getattr(func, '__name__', func)}")
+        return func(*args, **(kwargs or {}))
+
+
+def _read_out(how: str) -> Unfrozen:
+    return Unfrozen(
+        f"the network reads numbers of its inputs out of torch ({how}), and nobody can tell what it compares them with: a table "
+        "of answers would look the same. Compute with tensors alone."
+    )
+
+
 def _memory(x: Tensor) -> int:
     """Where a tensor's numbers are; views of one tensor share it."""
-    return int(x.untyped_storage()._cdata) if not x.is_sparse else id(x)
+    with torch._C.DisableTorchFunction():
+        return int(x.untyped_storage()._cdata) if not x.is_sparse else id(x)
 
 
 @dataclass(frozen=True)
@@ -245,11 +273,17 @@ def _each_on_its_own(model: nn.Module, blocks: dict[str, Block], posterior: Gaus
     weights = write_blocks(blocks, {name: x[0].to(like) for name, x in drawn.items()})
     with evaluating(model):
         few = some.rows(torch.arange(min(batch.count, 3)))
-        own = (x for _, x in state(model))
-        with OwnTensors((*own, *weights.values(), *few.tensors(), few.targets)):
-            few.outputs(model, weights)
+        reads = []
+        for part in (few, some):
+            own = (x for _, x in state(model))
+            with InsideTorch(), OwnTensors((*own, *weights.values(), *part.tensors(), part.targets)) as looked:
+                part.outputs(model, weights)
+            reads.append(looked.scalars)
         if some.count < 2:
             return
+        # A condition on the whole batch is read once, however large it is. What grows is read for every example.
+        if reads[1] > reads[0] + 1:
+            raise _read_out(f"{reads[0]} times for {few.count} examples, {reads[1]} times for {some.count}")
         together = batch.outputs(model, weights)[: some.count]
         try:
             alone = torch.cat([some.rows(rows).outputs(model, weights) for rows in torch.arange(some.count).split(3)])

@@ -53,7 +53,9 @@ TARGETS: dict[tuple[str, Work], float] = {
     ("lenet5", "kfac-exact"): 5.0,
     ("lenet5", "ekfac-sampled"): 4.0,
     ("lenet5", "kfoc-sampled"): 3.5,
+    ("lenet5", "kfoc-exact"): 8.0,
     ("lenet5", "diagonal-sampled"): 2.5,
+    ("resnet18", "ekfac-sampled"): 12.0,
 }
 """How many plain epochs our estimators may cost."""
 

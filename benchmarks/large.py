@@ -5,6 +5,9 @@ has stand-in factors and frames of the right sizes: products take as long whatev
 """
 
 import gc
+import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -225,6 +228,28 @@ def head(count: int) -> list[Large]:
     return [Large("exact head", detail, seconds / reference, "forwards an image", 1.2, seconds, reference, added)]
 
 
+def imagenet(counts: tuple[int, int], side: int, estimator: str, target: float) -> list[Large]:
+    """The prior of a thousand images by two processes, from what images more take than fewer: CPU time of the slower one."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for count in counts:
+            options = [
+                f"{folder}/{count}.safetensors",
+                f"--count={count}",
+                f"--size={side}",
+                f"--estimator={estimator}",
+            ]
+            run = ["-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "posterity_studies.shared.imagenet_prior"]
+            text = subprocess.run([sys.executable, *run, *options], capture_output=True, text=True, check=True).stdout
+            said = re.findall(r"([\d.]+) CPU seconds and ([\d.]+) GiB", text)
+            found.append([max(map(float, column)) for column in zip(*said, strict=True)])
+    (few, _), (many, peak) = found
+    each = (many - few) / (counts[1] - counts[0])
+    whole = few + each * (1000 - counts[0])
+    detail = f"1,000 images at {side} px, two processes by torchrun, from {counts[0]} and {counts[1]}; {peak:.1f} GiB a process"
+    return [Large(f"prior, {estimator}", detail, whole / 60, "CPU minutes a process", target, whole, None, 0)]
+
+
 def steps(part: str, every: int | None, work: str, batch: int) -> list[Large]:
     """A training step with a learned prior beside one without: forward, backward, Adam."""
     model, (x, y) = network(), images(batch)
@@ -274,5 +299,10 @@ def cases(*, quick: bool = False) -> list[Case]:
         Case("large step all", partial(steps, "", None, "step, all blocks", 2 * BATCH)),
         Case("large step layer4", partial(steps, "layer4", 16, "step, layer4 on cached features", 4 * BATCH)),
     ]
-    # A minute of eigendecompositions.
-    return found if quick else [*found, Case("large frames", partial(frames, 10**6))]
+    # A minute of eigendecompositions, and networks at full size.
+    slow = [
+        Case("large frames", partial(frames, 10**6)),
+        Case("large imagenet kfac", partial(imagenet, (16, 48), 224, "kfac", 12.0)),
+        Case("large imagenet kfoc", partial(imagenet, (16, 48), 224, "kfoc", 25.0)),
+    ]
+    return found if quick else [*found, *slow]

@@ -176,3 +176,18 @@ def test_the_strength_does_not_run_away_where_all_that_is_left_out_is_told_apart
     steps = 2 * math.log10(chosen / (float(x.square().sum(1).mean() + 1) / 30))
     assert -last_layer.AROUND < steps < -1
     assert float(fit.predict(x).unknown.mean()) < float(fit.predict(-x).unknown.mean())
+
+
+def test_a_few_directions_become_a_whole_basis():
+    draw = torch.Generator().manual_seed(0)
+    random = torch.linalg.qr(torch.randn(30, 5, generator=draw, dtype=torch.float64)).Q
+    axes = torch.eye(30, dtype=torch.float64)[:, [0, 3, 1]]
+    for span in (random, axes):
+        basis = last_layer._completed(span)
+        torch.testing.assert_close(basis.mT @ basis, torch.eye(30, dtype=torch.float64), rtol=0, atol=1e-13)
+        torch.testing.assert_close(
+            (basis[:, : span.shape[1]].mT @ span).abs(),
+            torch.eye(span.shape[1], dtype=torch.float64),
+            rtol=0,
+            atol=1e-13,
+        )

@@ -8,6 +8,7 @@ Every process takes every other batch, and keeps its sums beside the file: a run
 from __future__ import annotations
 
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Annotated
@@ -71,7 +72,10 @@ def main(
         dist.init_process_group("gloo")
     try:
         learn(path, count, size, estimator, batch_size)
-        print(f"{time.process_time():.0f} CPU seconds in this process, start-up included")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(
+            f"{time.process_time():.2f} CPU seconds and {peak:.2f} GiB in this process, start-up included", flush=True
+        )
     finally:
         if several:
             dist.destroy_process_group()

@@ -23,6 +23,8 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 QUICK = {"epochs": 20, "polish_steps": 20}
+# So few steps end before the mode, and training says so.
+pytestmark = pytest.mark.filterwarnings("ignore:training ended")
 
 
 def small(kind: type, **options):

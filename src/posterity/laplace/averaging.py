@@ -13,23 +13,23 @@ class Averaged:
     """The mean of the trainable weights over every step of the last `last` of `epochs` epochs."""
 
     def __init__(self, model: nn.Module, last: int, epochs: int | None) -> None:
-        if last < 0:
+        if last < 1:
             raise ValueError(f"average counts epochs: 0 or more, not {last}")
-        if last and epochs is None:
+        if epochs is None:
             raise ValueError("average speaks of the last epochs: say how many epochs there are")
-        if last and any(getattr(module, "track_running_stats", False) for module in model.modules()):
+        if any(getattr(module, "track_running_stats", False) for module in model.modules()):
             raise ValueError(
                 "average leaves weights whose norm statistics no batch has measured: freeze the statistics, or do without"
             )
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.last, self.begin = last, (epochs or 0) - last
+        self.begin = epochs - last
         self.count = 0
         self.mean: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def step(self, epoch: int) -> None:
         """Take in the weights as they are after a step of this epoch."""
-        if not self.last or epoch < self.begin:
+        if epoch < self.begin:
             return
         self.count += 1
         for name, p in self.parameters.items():

@@ -155,7 +155,7 @@ def train(
     # An optimiser of the user's own may search along a line: it gets exact forces, unless told otherwise.
     refresh = prior_every or (1 if optimiser else None)
     penalty = None if prior is None else PriorPenalty(prior, model, refresh)
-    averaged = Averaged(model, average, epochs)
+    averaged = Averaged(model, average, epochs) if average else None
     batches = max(1, -(-source.count // batch_size))
     if epochs is None:
         epochs = epochs_for(batches)
@@ -204,7 +204,8 @@ def train(
                         batch = _augmented(batch, augment)
                     goal.take(batch, where)
                     optim.step(goal)
-                    averaged.step(len(state.epochs))
+                    if averaged is not None:
+                        averaged.step(len(state.epochs))
                     sums.add(goal.count, *goal.seen[0])
                 if not sums.count:
                     raise BadData(
@@ -236,7 +237,7 @@ def train(
                 state.save()
                 bars.update(task, completed=len(state.epochs), description=f"training  {_line(state.epochs[-1])}")
         state.restore_best()
-        if averaged.count:
+        if averaged is not None and averaged.count:
             averaged.write()
             state.note(_judged(model, goal, source, held, objective), -math.inf)
         slope_left = None

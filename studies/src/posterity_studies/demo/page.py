@@ -159,14 +159,14 @@ def _table(records: Sequence[Record]) -> str:
         made.append(f"<table class=rows><caption>{s} seconds</caption><tr>{head}</tr>{''.join(rows)}</table>")
     iso = lead(records, "isotropic", seconds(records)[-1], "nll")
     chance = " / ".join(f"{by_chance(records, 'learned', s):.3f}" for s in seconds(records))
-    windows = min(record.values["windows"]["test"] for record in records if "windows" in record.values)
+    windows = [record.values["windows"]["test"] for record in records if "windows" in record.values]
     return (
         "<h2>All figures</h2>"
         "<p>NLL is the mean surprise at the true exercise in nats, ECE how far confidence is from being deserved (both low is "
         "good); “unknown” is the AUROC of the score for the exercise nobody taught, by the posterior's own covariance or, where "
         f"a method has none, by the entropy of its answer. {escape(showing.KEY)} "
-        f"With some {windows} windows a wearer, a recogniser with the learned prior's confidences that is calibrated "
-        f"<em>perfectly</em> would show an ECE of {chance} by chance.</p>"
+        f"With {min(windows)} to {max(windows)} windows a wearer, a recogniser with the learned prior's confidences that "
+        f"is calibrated <em>perfectly</em> would show an ECE of {chance} by chance.</p>"
         f"<div class=twocol>{''.join(made)}</div>"
         "<p>“Isotropic at the mean” is the closest rival: the same network, the same way of adapting, the same leave-one-out, "
         "but a prior that holds all weights equally firmly. What the <em>learned</em> part adds is the difference to it: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -261,6 +262,14 @@ def _judged(model: nn.Module, goal: Goal, source: Source, held: Source | None, o
     return Epoch(total, nll, accuracy, held_nll, held_accuracy, 0.0)
 
 
+def _levels_to_the_user() -> int:
+    """How far up the first call stands that is not of this library: that line is what a warning should name."""
+    frame, levels = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "posterity":
+        frame, levels = frame.f_back, levels + 1
+    return levels
+
+
 def _polished(model: nn.Module, goal: Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:
     """Down to the mode on all examples at once; the slope that is left, in summed nats, with a warning if it is no mode."""
     model.eval()
@@ -281,7 +290,7 @@ def _polished(model: nn.Module, goal: Goal, source: Source, where: torch.device,
             f"training ended {left / source.count:.2g} nats an example and unit of weight away from a flat place: more "
             "polish_steps, or a stronger prior, would bring it to the mode.",
             NotAtMode,
-            stacklevel=3,
+            stacklevel=_levels_to_the_user(),
         )
     value, nll, accuracy = goal.seen[-1]
     return Epoch(value, nll, accuracy, math.nan, math.nan, math.nan), left

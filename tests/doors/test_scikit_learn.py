@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -252,10 +253,14 @@ def test_a_classifier_that_was_saved_predicts_the_same(make, tmp_path):
     np.testing.assert_allclose(again.unknown(X), model.unknown(X), atol=1e-4)
 
 
-def test_a_regressor_that_was_saved_predicts_the_same_and_can_be_saved_again(tmp_path):
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_regressor_that_was_saved_predicts_the_same_and_can_be_saved_again(quick, tmp_path, monkeypatch):
+    monkeypatch.setattr(import_module("posterity.workflow.folds"), "LONG", 50)
     random = np.random.RandomState(0)
     X = random.randn(30, 2)
-    model = small(pt.PosteriorRegressor).fit(X, 3 * X[:, 0] + 50)
+    options = {} if quick else {"training": None}
+    model = small(pt.PosteriorRegressor).set_params(**options).fit(X, 3 * X[:, 0] + 50)
+    assert bool(model.fit_.function.siblings) is not quick
     model.save(tmp_path / "model")
     again = pt.PosteriorRegressor.load(tmp_path / "model")
     again.save(tmp_path / "model", overwrite=True)

@@ -231,8 +231,8 @@ def check_logits(outputs: Tensor) -> None:
     """
     if outputs.ndim < 2 or outputs.shape[-1] < 2 or outputs.shape[0] < 2 or not outputs.is_floating_point():
         return
-    one = (outputs.sum(-1) - 1).abs().max() < 1e-3
-    if bool(one) and bool((outputs > 0).all()):
+    sums_to_one = (outputs.sum(-1) - 1).abs().max() < 1e-3
+    if bool(sums_to_one) and bool((outputs > 0).all()):
         raise UnsupportedNetwork(_softmax("its outputs are positive and sum to one"))
 
 

@@ -151,14 +151,14 @@ class Provenance:
     def joined(self, *others: Provenance) -> Provenance:
         """What was seen by this or by any other. Unknown wherever one of them is."""
         every = (self, *others)
-        hashes = [one.hashes for one in every if len(one.hashes)]
-        older = [one.older for one in every if len(one.older)]
+        hashes = [part.hashes for part in every if len(part.hashes)]
+        older = [part.older for part in every if len(part.older)]
         return Provenance(
             _distinct(torch.cat(hashes)) if len(hashes) > 1 else (hashes or [NO_HASHES])[0],
             torch.cat(older).unique() if len(older) > 1 else (older or [NO_OLDER_HASHES])[0],
-            _once(gap for one in every for gap in one.gaps),
-            _once(text for one in every for text in one.vouchers),
-            _once(choice for one in every for choice in one.choices),
+            _once(gap for part in every for gap in part.gaps),
+            _once(text for part in every for text in part.vouchers),
+            _once(choice for part in every for choice in part.choices),
         )
 
     def chose(self, what: str, *, options: int | None, by: Provenance) -> Provenance:

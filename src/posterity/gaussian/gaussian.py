@@ -57,10 +57,10 @@ class Gaussian:
     @property
     def provenance(self) -> Provenance:
         """What it has seen: the same as its card's, if the card was written for this mean. Else nobody can tell."""
-        told = self.card.provenance
-        if told.gaps or self._is_told_of():
-            return told
-        return told.joined(Provenance.unknown("its mean is not the one that its card was written for"))
+        written = self.card.provenance
+        if written.gaps or self._card_is_of_this_mean():
+            return written
+        return written.joined(Provenance.unknown("its mean is not the one that its card was written for"))
 
     def with_provenance(self, provenance: Provenance) -> Gaussian:
         """The same with another record of what it has seen, written for its present mean.
@@ -69,7 +69,7 @@ class Gaussian:
         """
         return replace(self, card=replace(self.card, provenance=provenance, speaks_of=_digests(self.mean)))
 
-    def _is_told_of(self) -> bool:
+    def _card_is_of_this_mean(self) -> bool:
         """Whether every block's mean is as it was when the card was written. Looked at again when a tensor has changed."""
         now = {name: (id(mean), _version(mean)) for name, mean in self.mean.items()}
         kept = self.__dict__.get("_looked")

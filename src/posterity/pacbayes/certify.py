@@ -123,7 +123,7 @@ def certify(
         prior=prior.fingerprint(),
         posterior=posterior.fingerprint(),
         data=examples.fingerprint,
-        checks=found.told,
+        checks=found.notes,
         versions={"posterity": __version__, "torch": str(torch.__version__)},
         **best.fields,
     )

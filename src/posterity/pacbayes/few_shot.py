@@ -102,7 +102,7 @@ def sample_then_evaluate(
         payments=spending.payments,
         prior=prior.fingerprint(),
         data=examples.fingerprint,
-        checks=found.told,
+        checks=found.notes,
         versions={"posterity": __version__, "torch": str(torch.__version__)},
     )
     return Chosen(best, certificate)

@@ -168,7 +168,7 @@ def recursive_certificate(
         prior.fingerprint(),
         before.fingerprint(),
         examples.fingerprint,
-        found.told,
+        found.notes,
         {"posterity": __version__, "torch": str(torch.__version__)},
     )
     seen = prior.provenance.joined(Provenance.of(data))

@@ -68,10 +68,10 @@ class Examples:
         if not held:
             raise NoData("there is no data to estimate a risk from.")
         hashes = torch.cat([batch_hashes(batch) for batch in held])
-        told = Provenance.read(data, hashes)
-        if not told.is_known:
+        provenance = Provenance.read(data, hashes)
+        if not provenance.is_known:
             raise BadData(
-                f"{told.gaps[0]}: what certifies must be the same each time it is read. Give tensors, or a dataset without "
+                f"{provenance.gaps[0]}: what certifies must be the same each time it is read. Give tensors, or a dataset without "
                 "random transforms."
             )
         return cls(held, hashes, copies(hashes))
@@ -180,7 +180,7 @@ class Checked:
     """A certificate may be made: the network's blocks, what was looked for, and what has to be paid."""
 
     blocks: dict[str, Block]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
     spending: Spending
 
 
@@ -200,11 +200,11 @@ def checked(
     if grid < 1:
         raise ValueError(f"grid is at least 1, not {grid}")
     blocks = find_blocks(model, named(posterior.mean))
-    told = [*unseen(prior, examples, vouched), _nothing_else(model, blocks, prior, vouched)]
+    notes = [*unseen(prior, examples, vouched), _nothing_else(model, blocks, prior, vouched)]
     _each_on_its_own(model, blocks, posterior, examples.batches[0])
     if examples.n < examples.count:
-        told.append(f"{examples.count:,} examples, of which {examples.n:,} are distinct: n counts those")
-    return Checked(blocks, tuple(told), _choices(prior, examples, grid, spending))
+        notes.append(f"{examples.count:,} examples, of which {examples.n:,} are distinct: n counts those")
+    return Checked(blocks, tuple(notes), _choices(prior, examples, grid, spending))
 
 
 def unseen(prior: Gaussian, examples: Examples, vouched: str | None, who: str = "the prior") -> list[str]:
@@ -225,16 +225,16 @@ def unseen(prior: Gaussian, examples: Examples, vouched: str | None, who: str = 
             "others, or split the data first (`split_prior`)."
         )
     if past.count:
-        told = [
+        notes = [
             f"none of the {examples.count:,} examples is among the prior's {past.count:,} (in any shape or precision; copies "
             "under another transform cannot be told)"
         ]
     else:
-        told = ["the prior has seen no data"]
-    told += [f"the prior's past, vouched for: {text}" for text in past.vouchers]
+        notes = ["the prior has seen no data"]
+    notes += [f"the prior's past, vouched for: {text}" for text in past.vouchers]
     if past.gaps:
-        told.append(f"the prior's past ({'; '.join(past.gaps)}), vouched for: {vouched}")
-    return told
+        notes.append(f"the prior's past ({'; '.join(past.gaps)}), vouched for: {vouched}")
+    return notes
 
 
 def _nothing_else(model: nn.Module, blocks: dict[str, Block], prior: Gaussian, vouched: str | None) -> str:

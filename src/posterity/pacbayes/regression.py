@@ -148,7 +148,7 @@ def certify_clipped(
         kl,
         clip * mean,
         examples.fingerprint,
-        (*found.told, f"δ: {spending}"),
+        (*found.notes, f"δ: {spending}"),
     )
 
 

@@ -167,7 +167,7 @@ def certify_folds(
         payments=spending.payments,
         prior=task.prior.fingerprint(),
         data=examples.fingerprint,
-        checks=(*found.told, f"each of {folds} fits was learned without the examples that tell its error"),
+        checks=(*found.notes, f"each of {folds} fits was learned without the examples that tell its error"),
         versions={"posterity": __version__, "torch": str(torch.__version__)},
     )
     return Folds(tuple(fits), certificate)

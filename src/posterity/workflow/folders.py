@@ -79,8 +79,6 @@ def save_parts(folder: Path, fit: Fit, given: Gaussian | None, pair: tuple[Tenso
     if pair is None:
         raise BadFitFolder("the exact posterior of few examples is computed from them again: they have to be given.")
     save_arrays({"x": pair[0], "y": pair[1]}, folder / "examples.safetensors")
-    if fit.function.siblings:
-        _save_siblings(fit.function, folder)
     networks = fit.function.choice.networks
     if networks is not None:
         arrays = {
@@ -114,12 +112,7 @@ def open_parts(folder: Path, model: nn.Module, known: Remembered) -> Fit:
     weights = {k: v.clone() for k, v in model.state_dict().items()}
     seed = torch.Generator().manual_seed(known.seed)
     shared: dict[str, Any] = {"classes": known.classes or None, "generator": seed, "progress": False}
-    given, beside = folder / "given.safetensors", folder / "siblings.safetensors"
-    if beside.is_file():
-        assert isinstance(likelihood, GaussianNoise)
-        space = _around_siblings(beside, model, prior, pair, likelihood)
-        nothing = Curvature({}, 0.0, known.count, EKFAC(), space.likelihood)
-        return Fit(model, prior, posterior, nothing, Scales(), None, space.likelihood, space)
+    given = folder / "given.safetensors"
     if given.is_file():
         fit = adapt(model, load(given), pair, likelihood, head=known.head, **shared)
     else:
@@ -135,32 +128,6 @@ def open_parts(folder: Path, model: nn.Module, known: Remembered) -> Fit:
     if networks is not None and function is not None and function.choice.networks is None:
         function = replace(function, choice=stacked(function.choice, networks))
     return replace(fit, model=model, prior=prior, posterior=posterior, function=function)
-
-
-def _save_siblings(space: FunctionSpace, folder: Path) -> None:
-    """Networks that left a part of the examples out, block by block, and which part that was."""
-    assert space.folds is not None
-    arrays = {f"{i}/{name}": value for i, one in enumerate(space.siblings) for name, value in one.point.items()}
-    trained = space.choice.best.posterior.of.likelihood
-    assert isinstance(trained, GaussianNoise)
-    arrays["noise"], arrays["folds"] = torch.tensor([trained.value], dtype=torch.float64), space.folds
-    save_arrays(arrays, folder / "siblings.safetensors")
-
-
-def _around_siblings(
-    path: Path, model: nn.Module, prior: Gaussian, pair: tuple[Tensor, Tensor], likelihood: GaussianNoise
-) -> FunctionSpace:
-    arrays = safetensors.torch.load_file(path)
-    folds = arrays["folds"]
-    blocks = find_blocks(model, named(prior.mean))
-    others = []
-    for i in range(int(folds.max()) + 1):
-        point = {name: arrays[f"{i}/{name}"] for name in blocks}
-        others.append(write_blocks(blocks, point))
-    siblings = Siblings(GaussianNoise(float(arrays["noise"])), {}, tuple(others), folds)
-    examples = gather(model, pair, likelihood, len(pair[0]), len(pair[0]))
-    assert examples is not None
-    return around_siblings(model, prior, siblings, examples, likelihood)
 
 
 def _networks(folder: Path) -> Networks | None:

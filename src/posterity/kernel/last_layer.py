@@ -137,9 +137,14 @@ def weights_mode(
     targets: Tensor,
     guess: Float[Tensor, "n outputs"] | None = None,
 ) -> WeightsLatent:
-    """Minimise NLL(start + Φθᵀ) + ½‖θ‖² by Newton's method: a Cholesky factor of side inp · outputs a step."""
+    """Minimise NLL(start + Φθᵀ) + ½‖θ‖² by Newton's method: a Cholesky factor of side inp · outputs a step.
+
+    `guess` is one of the outputs at the mode.
+    """
     c = start.shape[1]
-    theta = start.new_zeros(c, features.shape[1]) if guess is None else guess.mT @ features
+    # At the mode the weights are what the residuals make of the features: so they nearly are at outputs that are nearly right.
+    near = start.new_zeros(len(start), c) if guess is None else -likelihood.residual(guess.double(), targets)
+    theta = near.mT @ features
 
     def objective(theta: Tensor) -> tuple[float, Tensor]:
         f = start + features @ theta.mT

@@ -285,7 +285,7 @@ class _Search:
             left_out, targets = self._left_out(posterior)
         except (DidNotConverge, Inconsistent):
             return None
-        self.guess = posterior.latent.weights
+        self.guess = posterior.latent.outputs
         calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, targets, self.link)
         return Member(1.0, posterior, calibration, nll)
 

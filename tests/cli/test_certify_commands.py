@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from commands import answer, call
 from typer.testing import CliRunner
 
 import posterity as pt
@@ -51,3 +52,29 @@ def test_what_cannot_be_found_is_named(files, network, data):
     result = run(app, ["certify", str(files / "prior.safetensors"), where, "--network", network])
     assert result.exit_code == 1
     assert "Traceback" not in result.output
+
+
+def test_after_a_new_last_layer_folds_say_more(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, count, classes in (("many", 60, 2), ("few", 36, 3)):
+        y = np.arange(count) % classes
+        x = rng.normal(size=(count, 4)) + 3 * np.eye(4)[y]
+        np.savez(tmp_path / f"{name}.npz", x=x.astype(np.float32), y=y)
+    many, few, prior, fit = (str(tmp_path / name) for name in ("many.npz", "few.npz", "prior", "fit"))
+    call("prior", "learn", many, "--out", prior, "--epochs", 10, "--network", "mlp", "--quiet")
+    call("adapt", prior, few, "--out", fit, "--quiet")
+    plain = answer("certify", fit, "--passes", 2, "--quiet")
+    folded = answer(
+        "certify", fit, "--folds", 2, "--quiet", "--out", tmp_path / "c.json", "--page", tmp_path / "c.html"
+    )
+    assert 0.05 < folded["bound"] < plain["bound"] - 0.1
+    assert call("audit", tmp_path / "c.json")
+    assert "<svg" in (tmp_path / "c.html").read_text()
+    assert "without a prior" in call("certify", _alone(tmp_path, few), "--folds", 2, "--quiet", code=1).output.replace(
+        "\n", " "
+    )
+
+
+def _alone(folder, data):
+    call("learn", data, "--out", folder / "alone", "--network", "mlp", "--epochs", 5, "--quiet")
+    return folder / "alone"

@@ -14,7 +14,7 @@ import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.networks import build
 from posterity.cli.reading import look, read
-from posterity.cli.saved import open_folder
+from posterity.cli.saved import Opened, open_folder
 from posterity.cli.telling import command_line, note, tell, write_page
 from posterity.errors import BadAudit, BadData, UnknownNetwork
 from posterity.pages import certificate_page
@@ -48,6 +48,12 @@ def certify(
         int | None, typer.Option(min=1, help="Independent draws of the weights for every example; 10, or 100 for few.")
     ] = None,
     grid: Annotated[int, typer.Option(min=1, help="How many priors were declared before the data was seen.")] = 1,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Learn so many times, each time without a part that then tells the error; for a new last layer."
+        ),
+    ] = None,
     vouched: Annotated[
         str | None, typer.Option(help="Vouch for a prior of unknown past: the text stands in the certificate.")
     ] = None,
@@ -70,7 +76,10 @@ def certify(
         if pair is None:
             raise BadData(f"{fit} keeps no examples (it learned from {m.count:,}): name the data that is to certify.")
         note(f"certifying by {len(pair[0]):,} examples", quiet)
-        certificate = opened.fit(network).certify(pair, confidence, **shared)
+        if folds is None:
+            certificate = opened.fit(network).certify(pair, confidence, **shared)
+        else:
+            certificate = _by_folds(opened, network, pair, folds, confidence, grid, vouched, generator, not quiet)
     else:
         model, pair = _by_hand(network, data, target, missing, part)
         before = pt.load(fit)
@@ -82,8 +91,8 @@ def certify(
         lines = [f"Record: {out} (`posterity audit {out}` checks it)"]
     if certificate.bound > EMPTY:
         lines.append(
-            "This promises next to nothing. With labelled examples that nothing was learned from, "
-            "`posterity evaluate FIT EXAMPLES` bounds the error of the averaged predictions instead."
+            "This promises next to nothing. After `adapt` with a new last layer, --folds 3 says more. With labelled examples "
+            "that nothing was learned from, `posterity evaluate FIT EXAMPLES` bounds the error of the averaged predictions."
         )
     tell(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows(), lines)
     write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
@@ -102,6 +111,41 @@ def audit(
     certificate = pt.Certificate.from_json(text)
     tell(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows())
     write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
+
+
+def _by_folds(
+    opened: Opened,
+    network: str | None,
+    pair: tuple[Tensor, Tensor],
+    folds: int,
+    confidence: float,
+    grid: int,
+    vouched: str | None,
+    generator: torch.Generator,
+    progress: bool,
+) -> pt.Certificate:
+    """The same verb again, several times, each time without a part of the examples."""
+    m = opened.manifest
+    given = opened.given
+    if given is None:
+        raise BadData(
+            f"{opened.folder} was learned without a prior, and --folds certifies what a prior and a few examples give."
+        )
+    found = pt.certify_folds(
+        opened.network(network),
+        given,
+        pair,
+        confidence,
+        folds=folds,
+        learner="adapt" if m.verb == "adapt" else "learn",
+        classes=m.classes,
+        head=m.options.get("head"),
+        grid=grid,
+        vouched=vouched,
+        generator=generator,
+        progress=progress,
+    )
+    return found.certificate
 
 
 def _by_hand(

@@ -107,6 +107,12 @@ class Opened:
         return pt.load(self.folder / "prior.safetensors")
 
     @property
+    def given(self) -> pt.Gaussian | None:
+        """The prior as a fit was given it, if it was."""
+        path = self.folder / "given.safetensors"
+        return pt.load(path) if path.is_file() else None
+
+    @property
     def handed_down(self) -> pt.Gaussian:
         """What the next task begins with: a fit's posterior, or a prior as it is."""
         return pt.load(self.folder / ("posterior.safetensors" if self.manifest.kind == "fit" else "prior.safetensors"))

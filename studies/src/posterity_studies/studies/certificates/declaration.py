@@ -111,19 +111,29 @@ STUDY = Study(
     tables=tables,
     draw=draw,
     notes=(
-        "With a split, a certificate bounds the error of a network drawn anew for every image, with probability 0.95 over images "
-        "and draws. The posterior is the refined prior itself (KL = 0), so that one draw for each image is a binomial "
+        "With a split, a certificate bounds the error of a network drawn anew for every image, with probability 0.95 over "
+        "images and draws. The posterior is the refined prior itself (KL = 0), so that one draw for each image is a binomial "
         "sample: Clopper–Pearson, nothing else to pay. Without a split: klinv of the draws' error at (KL + ln(2K√n/δ))/n.",
-        "Hold-out bounds use the same images as plain test data for the network at the prior's mean, at the same δ/K; without a "
-        "split, for a network trained on four fifths and tested on the other fifth.",
-        "Priors and recipes of training were tried on the way, and their errors on certifying images were looked at. All bounds, "
-        "hold-out ones too, pay for them by a union: 8 for NotMNIST with a split, 18 without, 3 for MNIST, 2 for LeNet-5 on "
-        "Fashion-MNIST, 1 for the others. A posterior may come from anywhere and costs nothing but its divergence: how it is "
-        "trained was not paid for.",
+        "Hold-out bounds use the same images as plain test data for the network at the prior's mean, at the same δ/K; "
+        "without a split, for a network trained on four fifths and tested on the other fifth.",
+        "Priors and recipes of training were tried on the way, and their errors on certifying images were looked at. All "
+        "bounds, hold-out ones too, pay for them by a union: 10 for NotMNIST with a split, 20 without, 4 for MNIST, 4 for "
+        "LeNet-5 on Fashion-MNIST, 2 for the wider network, 1 for recursion. A posterior may come from anywhere and costs "
+        "nothing but its divergence: how it is trained was not paid for.",
         "What limits them. With a split: the error itself, and the price of n and δ. Without: KL. Features of digits have to "
-        "become features of letters, which costs more than a thousand nats however the posterior is optimised.",
-        "Priors are cooled until draws err at most 0.0002 more, on the images they learned from, than the coldest.",
-        "Splits are trained on images that are turned and shifted a little, those of Fashion-MNIST on images that are mirrored.",
+        "become features of letters.",
+        "Without a split the prior has a head around zero, since one for digits is no guess for letters, and each layer's "
+        "strength is learned with the posterior, from a grid of nine shares and nine floors: 9¹⁰ priors for five layers, "
+        "which cost 22 nats.",
+        "Priors of splits are cooled to a thousandth: a draw is then almost the mean.",
+        "Splits are trained on images that are turned and shifted a little, those of Fashion-MNIST on images that are "
+        "mirrored. No image of the share is held out. MNIST: 18 epochs at one rate, with the weights averaged over the last "
+        "8. The others: a rate that rises for a fifth of the steps and then falls to nothing, which was worth more than "
+        "anything else (LeNet-5 on Fashion-MNIST, one seed: an error of 0.103 in 11 epochs, before it 0.115 in 12 and 0.111 "
+        "in 20).",
+        "Test images are another set than the one that a split cuts in two, and those of Fashion-MNIST are a little harder "
+        "for every network here. A bound is called contradicted where it is below the lower limit (99 %, Clopper–Pearson) of "
+        "the test error.",
         "The wider network (32 and 64 channels, dropout) trains in bfloat16 and is certified in float32.",
         "Times were measured beside much other work and are several times too long.",
         "Recursive: fully connected, all 60,000 images in four chunks, at 97.5 %, beside the published 0.186 (recursive) and "

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from posterity.pacbayes import clopper_pearson
 from posterity_studies.engine.declaration import Outcome, Record, Verdict
 
 ROWS: dict[str, tuple[str, float]] = {
@@ -13,7 +14,7 @@ ROWS: dict[str, tuple[str, float]] = {
     "fashion-split": ("Fashion-MNIST, prior from a half of it", 0.117),
     "mnist-split": ("MNIST, prior from a half of it", 0.0123),
     "notmnist-alone": ("NotMNIST, MNIST prior alone", 0.37),
-    "fashion-wide": ("Fashion-MNIST, a wider network", 0.101),
+    "fashion-wide": ("Fashion-MNIST, a wider network, prior from 65 %", 0.101),
     "mnist-recursive": ("MNIST, recursive, 97.5 %", 0.186),
 }
 """What each row is called, and what it is to reach."""
@@ -29,22 +30,31 @@ TRIED = {
 """How many priors were looked at on the way to each row, recipes of training included: the bounds pay for all of them."""
 
 
+SEEDS = 5
+TESTED = 10_000
+"""Test images of each set."""
+
+
+def lowest(error: float) -> float:
+    """What the risk is at least, at 99 %, by so many test images."""
+    return 1 - clopper_pearson(round((1 - error) * TESTED), TESTED, 0.01)
+
+
 def best(record: Record) -> dict[str, Any]:
     """A record's values."""
     return dict(record.values)
 
 
 def verdict(records: Sequence[Record]) -> Verdict:
-    """Upheld where every row reaches its target on average, and no certificate is below the test error that it bounds."""
+    """Upheld where every row has five seeds and reaches its target on average, and test images contradict no certificate."""
     sentences, reached = [], []
     for name, (title, target) in ROWS.items():
         found = [best(r) for r in records if r.arguments["row"] == name]
         if found:
             mean = statistics.mean(v["bound"] for v in found)
-            held = sum(v["bound"] >= v["test gibbs"] for v in found)
-            reached.append(mean <= target and held == len(found))
-            sentences.append(
-                f"{title}: {mean:.4f} (target {target}; above the test error in {held} of {len(found)} seeds)"
-            )
+            against = sum(v["bound"] < lowest(v["test gibbs"]) for v in found)
+            reached.append(mean <= target and not against and len(found) >= SEEDS)
+            seeds = f"{len(found)} of {SEEDS} seeds" if len(found) < SEEDS else f"{SEEDS} seeds"
+            sentences.append(f"{title}: {mean:.4f} (target {target}; {seeds}, {against or 'none'} contradicted)")
     outcome = Outcome.ours if reached and all(reached) else Outcome.unsupported
     return Verdict(outcome, f"Risk bounds at 95 %. {'; '.join(sentences)}.")

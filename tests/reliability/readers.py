@@ -24,8 +24,8 @@ from crafting import joined, sealed, split
 from mutations import accident, edited
 
 import posterity as pt
+from posterity import files
 from posterity.cli.reading import read
-from posterity.laplace import checkpoint as checkpoints
 
 QUICK = {"epochs": 1, "lr": 0.05, "batch_size": 16}
 
@@ -214,19 +214,19 @@ def make_checkpoint(folder: Path) -> None:
 def change_checkpoint(folder: Path, chance: random.Random) -> None:
     path = folder / "run.pt"
     content = path.read_bytes()
-    head = len(checkpoints.SEAL) + 32
+    head = len(files.SEAL) + 32
     match chance.randrange(3):
         case 0:
             path.write_bytes(accident(content, chance))
         case 1:
             inner = accident(content[head:], chance)
-            path.write_bytes(checkpoints.SEAL + hashlib.sha256(inner).digest() + inner)
+            path.write_bytes(files.SEAL + hashlib.sha256(inner).digest() + inner)
         case _:
             state = torch.load(io.BytesIO(content[head:]), weights_only=True)
             where, key = _spot(state, chance)
             where[key] = chance.choice([None, -1, 2.5, "x", [], {}, torch.zeros(3), torch.tensor(7), 10**9])
             try:
-                checkpoints.write_state(path, state)
+                files.write_state(path, state)
             except (pickle.PicklingError, TypeError, AttributeError):
                 path.write_bytes(content[:-1])
 

@@ -92,7 +92,7 @@ STUDY = Study(
         'outperforms" up to 25 shots, not on Colorectal Histology and Pets.',
         "The lead in NLL comes from labels that need not be held out: with the training half alone ours is no better than the "
         "probe that chose by the other half. A probe cross-validated on all labels has the same NLL as ours, and a lower AUROC "
-        "of unknown inputs; both take about a CPU second. Leads in ECE are within their intervals.",
+        "of unknown inputs; both take about a CPU second. Leads in ECE are at the edge of their intervals.",
         "A wider range of strengths alone was no remedy for choices at its edge: where all left-out examples are told "
         "apart, a weaker prior looks better without end. With eight powers of ten to either side (25 cells, edition 2 in "
         "the results file) two choices of ours ran on to a precision of 1e-6, with an NLL of 0.61 on UC Merced where it "

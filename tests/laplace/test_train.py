@@ -301,9 +301,25 @@ def test_a_share_for_validation_is_neither_lost_nor_trained_on(form):
     assert seen[0] + seen[1] == Counter(range(50))
 
 
-@pytest.mark.parametrize("form", ["batches", "stream", "stream loader"])
+def test_of_a_list_of_batches_whole_ones_are_held_out():
+    x, y = task()
+    x[:, 0] = torch.arange(50)
+    given = FORMS["batches"](x, y)
+    kept, held = (
+        {float(i) for batch in Source(part, 8, None) for i in batch.positional[0][:, 0]}
+        for part in split(given, 0.3, torch.Generator().manual_seed(0))
+    )
+    assert kept | held == set(range(50))
+    assert not kept & held
+    assert 0 < len(held) < len(kept)
+    for batch in given:
+        rows = set(batch[0][:, 0].tolist())
+        assert rows <= kept or rows <= held
+
+
+@pytest.mark.parametrize("form", ["stream", "stream loader"])
 def test_a_share_is_not_taken_where_examples_cannot_be_chosen(form):
-    with pytest.raises(BadData, match="pass validation data instead"):
+    with pytest.raises(BadData, match="pass validation=other_data"):
         pt.train(logistic(), FORMS[form](*task()), epochs=1, progress=False)
 
 

@@ -70,7 +70,7 @@ def journeys() -> dict[str, list[str]]:
 
     follow("pt.learn", lambda: pt.learn(network(), points(1), prior, **quick))
     fit = made["pt.learn"]
-    follow("pt.learn of many", lambda: pt.learn(network(), points(1, n=1200), prior, **quick))
+    follow("pt.learn of many", lambda: pt.learn(network(), points(1, n=1600), prior, **quick))
     follow("pt.train, pt.estimate, pt.update", lambda: steps(prior))
     follow("fit.predict", lambda: fit.predict(points(2)[0]))
     follow("fit.certify", lambda: fit.certify(points(1), progress=False))

@@ -73,6 +73,12 @@ def test_variational_posteriors_take_the_place_of_laplace(prior: pt.Gaussian) ->
     assert 1e-4 < float((laplace - variational).abs().max()) < 0.3
 
 
+def test_variational_inference_says_that_it_has_no_groups(prior: pt.Gaussian) -> None:
+    data = points(1)
+    with pytest.raises(ValueError, match="groups= are left out together"):
+        pt.adapt(network(), prior, data, head="keep", inference=FEW_DRAWS, groups=torch.arange(24) // 2, progress=False)
+
+
 def test_posteriors_that_say_the_same_count_once(prior: pt.Gaussian) -> None:
     model = network()
     few = gather(model, points(1), pt.Categorical(), 256, 1000)

@@ -103,6 +103,29 @@ def test_the_choice_is_paid_for_and_the_data_is_known() -> None:
     assert min(abs(math.log(p / precision)) for p in folds.PRECISIONS) < 1e-6
 
 
+def test_a_network_of_unknown_past_is_not_washed_clean() -> None:
+    model = network()
+    with torch.no_grad():
+        model[0].weight.mul_(30)  # trained elsewhere, for all that is known
+    fit = pt.learn(model, line(), likelihood=pt.GaussianNoise(), progress=False)
+    assert fit.function is not None
+    assert fit.function.siblings
+    assert not fit.posterior.provenance.is_known
+    assert pt.learn(network(), line(), likelihood=pt.GaussianNoise(), progress=False).posterior.provenance.is_known
+
+
+def test_frozen_layers_stay_as_they_are() -> None:
+    model = network()
+    model[0].requires_grad_(False)
+    before = model[0].weight.clone()
+    few = gather(model, line(), pt.GaussianNoise(), 256, 1000)
+    assert few is not None
+    assert not any(
+        name.startswith("0.") for name in folds.train_siblings(model, few, pt.GaussianNoise(), progress=False).network
+    )
+    assert torch.equal(model[0].weight, before)
+
+
 def test_a_saved_fit_predicts_as_it_did(tmp_path: Path) -> None:
     data = line()
     fit = pt.learn(network(), data, likelihood=pt.GaussianNoise(), progress=False)

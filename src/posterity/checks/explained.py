@@ -39,7 +39,7 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
         try:
             # What the network writes into buffers goes into copies.
             run_with(model, {name: b.clone() for name, b in model.named_buffers()}, tuple(args), kwargs)
-        except Exception:
+        except Exception:  # it fails again, in whatever way: the last layer that was reached tells why
             pass
         else:
             return None

@@ -52,6 +52,10 @@ def choose(
     """
     if criterion == "elbo":
         inference = inference if isinstance(inference, Variational) else Variational()
+    if isinstance(inference, Variational) and groups is not None and criterion == "loo":
+        raise ValueError(
+            "groups= are left out together by inference=pt.Laplace() only; Variational() leaves out one by one."
+        )
     kernel = linearised.kernel
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)

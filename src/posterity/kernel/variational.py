@@ -102,7 +102,7 @@ class VariationalPosterior(FunctionPosterior):
     def left_out(self, groups: Int[Tensor, " n"] | None = None) -> LeftOut:
         """Every training example's outputs with its own factor taken out: its cavity."""
         if groups is not None:
-            raise NotImplementedError("groups are left out of a Laplace posterior only.")
+            raise ValueError("groups are left out of a Laplace posterior only.")
         latent = self.latent
         s = latent.blocks(torch.arange(len(latent.outputs))[:, None])
         covariance = downdate(s, latent.root)

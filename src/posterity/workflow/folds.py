@@ -131,7 +131,7 @@ class _Copies:
 
     def __init__(self, model: nn.Module, whole: Batch, folds: Int[Tensor, " n"]) -> None:
         self.model, self.whole, self.folds = copy.deepcopy(model), whole, folds
-        self.start = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        self.start = {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
         every = torch.ones_like(folds, dtype=torch.bool)
         self.seen: Bool[Tensor, "copies n"] = torch.stack([every, *(folds != label for label in folds.unique())])
         self.found: dict[float, list[dict[str, Tensor]]] = {}

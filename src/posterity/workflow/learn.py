@@ -13,7 +13,7 @@ from posterity.blocks import named
 from posterity.checks import admitted
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Workers
-from posterity.curvature.provenance import sign
+from posterity.curvature.provenance import past_of, sign, together
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, FunctionSpace, Inference, Link
 from posterity.laplace import Scales, isotropic, train, update
@@ -123,12 +123,13 @@ def learn(
     # A network that is trained as the user says, or stopped by other data, has no siblings: they would be trained otherwise.
     alone = prior is not None or criterion != "loo" or validation is not None or bool(training)
     if few is not None and not alone and isinstance(likelihood, GaussianNoise) and suits(model, task.prior, likelihood):
+        started = past_of(model)  # siblings begin at the network's own weights
         siblings = train_siblings(model, few, likelihood, groups, progress)
         model.load_state_dict(siblings.network, strict=False)
         used = isotropic(model, siblings.precision)
         seen = used.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=task.seen)
         used = replace(used, card=replace(used.card, provenance=seen))
-        sign(model, seen.joined(task.seen))
+        sign(model, together([started, seen, task.seen]))
         trained_with, history = siblings.noise, None
         space = around_siblings(model, used, siblings, few, likelihood, link)
         part, held = data, None

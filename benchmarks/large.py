@@ -27,7 +27,7 @@ from posterity.algebra import Floored, Kronecker, eigenvectors
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import Estimator
 from posterity.errors import NoDataSet
-from posterity.laplace.objective import PriorPenalty
+from posterity.laplace.prior import PriorPenalty
 from posterity.predictive.inputs import input_batches
 from posterity.predictive.jvp import linear_draws
 from posterity_studies.shared.datasets import imagenet_samples

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import posterity as pt
-from posterity.laplace.source import split
+from posterity.laplace.run import split
 
 QUICK = {"epochs": 3, "lr": 1e-2}
 

@@ -9,7 +9,7 @@ from torch import nn
 import posterity as pt
 from posterity.algebra import Floored, Kronecker
 from posterity.gaussian import Gaussian
-from posterity.laplace.objective import PriorPenalty
+from posterity.laplace.prior import PriorPenalty
 
 
 class Sum(nn.Module):

@@ -16,7 +16,7 @@ import posterity as pt
 from posterity.algebra import Kronecker
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.gaussian import Gaussian
-from posterity.laplace.source import Source, split
+from posterity.laplace.run import Source, split
 
 
 def logistic() -> nn.Linear:

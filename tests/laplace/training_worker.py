@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import posterity as pt
-from posterity.laplace.objective import Objective, map_objective
+from posterity.laplace.run import Objective, map_objective
 
 EPOCHS = 25
 

@@ -1,9 +1,8 @@
 """Prior, network and data become the posterior: MAP training, and Bayes' rule with curvature."""
 
-from posterity.laplace.checkpoint import Epoch
 from posterity.laplace.evidence import log_evidence, relative_spectrum, tune_strength
-from posterity.laplace.isotropic import fitted, isotropic
-from posterity.laplace.objective import PriorPenalty
+from posterity.laplace.prior import PriorPenalty, fitted, isotropic
+from posterity.laplace.run import Epoch
 from posterity.laplace.train import History, train
 from posterity.laplace.update import Scales, update
 

@@ -1,74 +1,50 @@
-"""The state of a training run: kept in memory, and in a file when asked, so that a kill loses at most an epoch."""
+"""The state of a training run in a file, so that a kill loses at most an epoch."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from posterity.curvature.batches import Workers
 from posterity.errors import BadCheckpoint
 from posterity.files import read_state, write_state
 from posterity.laplace.averaging import Averaged
-from posterity.laplace.objective import PriorPenalty
+from posterity.laplace.prior import PriorPenalty
+from posterity.laplace.run import Epoch, Run
 
 KEYS = {"seed", "settings", "model", "optimiser", "generators", "torch", "cuda", "epochs", "best", "least", "stale"}
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One line of the training history. Losses are mean nats an example."""
-
-    objective: float
-    nll: float
-    accuracy: float
-    validation_nll: float
-    validation_accuracy: float
-    lr: float
-    noise: float | None = None
-    """The noise precision of a regression after the epoch, where it is learned."""
-
-
-class Checkpoint:
-    """Epochs so far, the best weights, and everything that the next epoch depends on.
+class Checkpoint(Run):
+    """A run with everything that its next epoch depends on, in a file.
 
     Of several workers the first writes and all read.
     """
 
-    def __init__(self, path: str | Path | None, workers: Workers) -> None:
-        self.path, self.workers = None if path is None else Path(path), workers
-        self.epochs: list[Epoch] = []
-        self.best, self.least, self.stale = 0, math.inf, 0
-        self.first: Epoch | None = None
+    def __init__(self, path: str | Path, workers: Workers) -> None:
+        super().__init__(workers)
+        self.path = Path(path)
         self.found = self._read()
-        self.seed = 0
+        self.known_seed = None if self.found is None else int(self.found["seed"])
 
-    def take_seed(self, generator: torch.Generator | None) -> int:
-        """The run's own seed: drawn, or the one in the file, so that another process holds out the same examples."""
-        device = None if generator is None else generator.device
-        drawn = int(torch.randint(2**62, (), generator=generator, device=device))
-        self.seed = self.workers.first(drawn if self.found is None else int(self.found["seed"]))
-        return self.seed
-
-    def start(
+    def resume(
         self,
-        model: nn.Module,
         optimiser: torch.optim.Optimizer,
         generators: list[torch.Generator],
         settings: Mapping[str, Any],
-        penalty: PriorPenalty | None = None,
-        averaged: Averaged | None = None,
+        penalty: PriorPenalty | None,
+        averaged: Averaged | None,
     ) -> None:
-        """Begin, or go on from the file if there is one. Tensors and numbers only: nothing in it is run."""
-        self.model, self.optimiser, self.generators, self.settings = model, optimiser, generators, dict(settings)
+        """Go on from the file, if there is one. Tensors and numbers only: nothing in it is run."""
+        self.optimiser, self.generators, self.settings = optimiser, generators, dict(settings)
         self.penalty, self.averaged = penalty, averaged
-        self.best_weights = self._weights()
         if self.found is None:
             return
         theirs = self.found["settings"]
@@ -86,26 +62,8 @@ class Checkpoint:
             raise self._bad(error) from error
         self.found = None
 
-    def begin(self, first: Epoch, watched: float) -> None:
-        """The weights that training begins with are the best so far."""
-        self.first, self.best, self.least = first, -1, watched
-
-    def note(self, epoch: Epoch, watched: float) -> None:
-        """One more epoch, judged by the loss that is watched."""
-        self.epochs.append(epoch)
-        if watched < self.least:
-            self.best, self.least, self.stale = len(self.epochs) - 1, watched, 0
-            self.best_weights = self._weights()
-        else:
-            self.stale += 1
-
-    def restore_best(self) -> None:
-        self.model.load_state_dict(self.best_weights)
-
     def save(self) -> None:
         """Write all of it beside the old file and put it in its place: there is always a whole one."""
-        if self.path is None:
-            return
         noise = torch.stack(self.workers.gather(torch.get_rng_state()))
         if self.workers.rank:
             return
@@ -131,7 +89,7 @@ class Checkpoint:
 
     def _read(self) -> dict[str, Any] | None:
         """The state in the file, if there is one: sealed, so that damage does not become weights."""
-        if self.path is None or not self.path.exists():
+        if not self.path.exists():
             return None
         try:
             return _checked(read_state(self.path))
@@ -157,9 +115,6 @@ class Checkpoint:
         torch.set_rng_state(state["torch"][self.workers.rank])
         if state["cuda"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(state["cuda"])
-
-    def _weights(self) -> dict[str, Tensor]:
-        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def _bad(self, error: Exception) -> BadCheckpoint:
         reason = next(iter(str(error).splitlines()), "").rstrip(".:")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 import warnings
@@ -18,21 +17,19 @@ from posterity.bars import bar
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch, Workers, check_data
-from posterity.curvature.provenance import Provenance, sign
+from posterity.curvature.provenance import Provenance, sign, together
 from posterity.errors import BadData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace.averaging import Averaged
-from posterity.laplace.checkpoint import Checkpoint, Epoch
-from posterity.laplace.isotropic import fitted
-from posterity.laplace.objective import Goal, Objective, PriorPenalty, Sums, evaluate, map_objective
-from posterity.laplace.source import Source, data_seen, split, start_seen
+from posterity.laplace.checkpoint import Checkpoint
+from posterity.laplace.prior import PriorPenalty, fitted, move_to_prior, start_seen
+from posterity.laplace.run import Epoch, Goal, Objective, Run, Source, Sums, evaluate, map_objective, split
 
 Augment = Callable[[Tensor], Tensor]
 """New inputs for old, the same number of them: shifted or turned images, say."""
 ARRIVED = 0.05
 """A mean objective whose gradient has a smaller norm than this is at its mode, as far as predictions can tell."""
 Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
-log = logging.getLogger("posterity")
 Start = Literal["prior", "model"]
 STEPS = 1500
 """Steps of the optimiser that training may take at least: epochs of one batch are no measure of effort."""
@@ -140,7 +137,7 @@ def train(
         raise ValueError(f'start is "prior" or "model", not "{start}"')
     check_data(data)
     workers = Workers.here()
-    state = Checkpoint(checkpoint, workers)
+    state = Run(workers) if checkpoint is None else Checkpoint(checkpoint, workers)
     shuffle = torch.Generator().manual_seed(state.take_seed(generator))
     if device is not None:
         model.to(device)
@@ -166,21 +163,27 @@ def train(
     parameters = [p for p in model.parameters() if p.requires_grad]
     optim = optimiser(parameters) if optimiser else torch.optim.Adam(parameters, lr=lr)
     goal = Goal(model, parameters, likelihood, penalty, objective, source, workers, clip)
-    settings = {
-        "the number of examples": source.count,
-        "the number held out": 0 if held is None else held.count,
-        "batch_size": batch_size,
-        "the likelihood": repr(likelihood),
-        "the prior": "none" if penalty is None else penalty.fingerprint(),
-        "the optimiser": f"{type(optim).__name__}, lr {optim.param_groups[0]['lr']:g}",
-        "clip": clip,
-        "halve_after": halve_after,
-        "stop_after": stop_after,
-    } | ({"average": average, "epochs": epochs} if average else {})
-    examples_seen = data_seen(data, None if isinstance(validation, float | int) else held_out)
-    settings["the data"] = examples_seen.fingerprint if examples_seen.is_known else "not the same each time"
+    examples_seen = together(
+        Provenance.of(part)
+        for part in (data, None if isinstance(validation, float | int) else held_out)
+        if part is not None
+    )
     seen = examples_seen.joined(start_seen(model, prior))
-    state.start(model, optim, [shuffle, *source.generators], settings, penalty, averaged)
+    state.start(model)
+    if isinstance(state, Checkpoint):
+        settings = {
+            "the number of examples": source.count,
+            "the number held out": 0 if held is None else held.count,
+            "batch_size": batch_size,
+            "the likelihood": repr(likelihood),
+            "the prior": "none" if penalty is None else penalty.fingerprint(),
+            "the optimiser": f"{type(optim).__name__}, lr {optim.param_groups[0]['lr']:g}",
+            "clip": clip,
+            "halve_after": halve_after,
+            "stop_after": stop_after,
+        } | ({"average": average, "epochs": epochs} if average else {})
+        settings["the data"] = examples_seen.fingerprint if examples_seen.is_known else "not the same each time"
+        state.resume(optim, [shuffle, *source.generators], settings, penalty, averaged)
     learned_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
     if held is not None and epochs and not state.epochs and not learned_noise:
         first_nll, first_accuracy = evaluate(model, held, likelihood)
@@ -346,15 +349,6 @@ def epochs_for(batches: int) -> int:
 def patience(epochs: int, batches: int) -> int:
     """A number of epochs without progress, for epochs of few batches: at least ten times as many steps."""
     return max(epochs, math.ceil(10 * epochs / max(1, batches)))
-
-
-def move_to_prior(model: nn.Module, prior: Gaussian) -> bool:
-    """Write a learned prior's mean into the network. A prior around zero says nothing of where to start."""
-    if not any(bool(mean.any()) for mean in prior.mean.values()):
-        return False
-    prior.write_to(model, frozen=False)
-    log.info("training starts at the prior's mean")
-    return True
 
 
 def polish(parameters: Iterable[nn.Parameter], objective: Callable[[], float], steps: int) -> None:

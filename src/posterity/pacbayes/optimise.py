@@ -17,7 +17,7 @@ from posterity.curvature.provenance import Provenance
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import FrameSpread, Spread
-from posterity.laplace.source import Source
+from posterity.laplace.run import Source
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.draws import DrawnNetwork
 from posterity.pacbayes.gibbs import zero_one

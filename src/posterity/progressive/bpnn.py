@@ -20,7 +20,7 @@ from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
 from posterity.kernel import Calibration
 from posterity.laplace import History, Scales, tune_strength, update
-from posterity.laplace.objective import evaluate
+from posterity.laplace.run import evaluate
 from posterity.laplace.update import Join
 from posterity.pacbayes import Certificate, Landscape, certify, one_number
 from posterity.pacbayes.tune import BoundName

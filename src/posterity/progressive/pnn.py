@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from posterity.curvature import Likelihood
 from posterity.laplace import History, isotropic
-from posterity.laplace.source import Source
+from posterity.laplace.run import Source
 from posterity.predictive import Prediction
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.learner import ColumnLearner, plain_prediction, seed_of

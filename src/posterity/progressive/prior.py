@@ -13,7 +13,7 @@ from posterity.blocks import find_blocks, named
 from posterity.curvature.provenance import together
 from posterity.errors import BlockMismatch
 from posterity.gaussian import Card, Gaussian
-from posterity.laplace.isotropic import mismatch
+from posterity.laplace.prior import mismatch
 from posterity.progressive.column import Architecture, Column
 
 

@@ -42,8 +42,7 @@ from posterity.kernel.choose import HALVES, Criterion
 from posterity.kernel.jacobian import Rows
 from posterity.kernel.kernels import FLOORS
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
-from posterity.laplace.isotropic import head_name
-from posterity.laplace.objective import PriorPenalty
+from posterity.laplace.prior import PriorPenalty, head_name
 from posterity.workflow.few import SHARED, SIDE, Examples, around_prior, fits, gather, strength_of
 from posterity.workflow.fit import Fit
 

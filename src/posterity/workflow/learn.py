@@ -17,7 +17,7 @@ from posterity.curvature.provenance import past_of, sign, together
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, FunctionSpace, Inference, Link
 from posterity.laplace import Scales, isotropic, train, update
-from posterity.laplace.source import split
+from posterity.laplace.run import split
 from posterity.pacbayes import tune
 from posterity.workflow.few import around_mode, too_large
 from posterity.workflow.fit import Fit

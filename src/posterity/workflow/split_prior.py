@@ -12,7 +12,7 @@ from torch import nn
 from posterity.curvature import Data
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
-from posterity.laplace.source import split
+from posterity.laplace.run import split
 from posterity.pacbayes import Certificate, certify, gibbs_risk, optimise_posterior
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import learn

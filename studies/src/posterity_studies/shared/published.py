@@ -15,7 +15,7 @@ from posterity.blocks import named
 from posterity.curvature import KFOC, Data, estimate
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, train, tune_strength, update
-from posterity.laplace.source import split
+from posterity.laplace.run import split
 
 
 def learn_as_published(

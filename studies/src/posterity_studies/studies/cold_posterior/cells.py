@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from posterity.curvature import KFOC, estimate
 from posterity.laplace import train, update
-from posterity.laplace.source import split
+from posterity.laplace.run import split
 from posterity.predictive import predict
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.datasets import per_class

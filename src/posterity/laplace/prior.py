@@ -1,31 +1,166 @@
-"""What training minimises: the mean NLL, and ½(θ−θ₀)ᵀP(θ−θ₀) of the prior with its gradient, cheap also for large networks."""
+"""The prior of a network: the same precision for every weight, a learned one fitted to its blocks, and its pull in training."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored, Kronecker, Matrix, ScaledIdentity
-from posterity.blocks import evaluating, find_blocks, named
-from posterity.curvature import Likelihood
-from posterity.curvature.batches import Batch, Workers
+from posterity.algebra import Floored, Kronecker, Matrix, ScaledIdentity, scaled_identity
+from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
 from posterity.curvature.hashes import fingerprint
-from posterity.curvature.likelihoods import IGNORED
-from posterity.errors import NoData, NotFinite
-from posterity.gaussian import Gaussian
-from posterity.laplace.source import Source
+from posterity.curvature.provenance import Provenance, past_of
+from posterity.errors import BlockMismatch, NoBlocks
+from posterity.gaussian import Card, Gaussian
+from posterity.gaussian.gaussian import with_frozen
 
-Objective = Callable[[Tensor, Tensor, int], Tensor]
-"""(mean NLL, ½ quadratic of the prior, N) → what is minimised."""
-
+log = logging.getLogger("posterity")
 CHEAP = 1 << 31
 """Multiplications of all blocks' products (a twentieth of a second) up to which every step takes them anew."""
 TURNS = 8
 """Steps over which the products of a larger network are spread."""
+
+
+def isotropic(
+    model: nn.Module,
+    precision: float = 1.0,
+    mean: Literal["zero", "model"] | Mapping[str, Tensor] = "zero",
+    *,
+    blocks: Selection = None,
+    vouched: str | None = None,
+) -> Gaussian:
+    """N(mean, I/precision) over a network's blocks.
+
+    Weights and matrices have an unknown past, unless `pt.train` left them: a certificate would refuse such a prior. The same
+    goes for frozen layers that were trained.
+
+    Args:
+        model: the network; it is only looked at.
+        precision: multiplies ½‖θ − mean‖² next to the *summed* negative log-likelihood. A PyTorch weight decay λ on a mean
+            loss over N examples is precision = λ·N.
+        mean: "zero" (and zero means zero), "model" for its present weights, or a matrix for each block.
+        blocks: which layers, by name, type or predicate; all of them by default.
+        vouched: where weights or matrices of unknown past come from ("initialised at random"); certificates repeat it.
+    Returns:
+        A `Gaussian` over the network's blocks.
+    Raises:
+        UnsupportedLayer: if a trainable layer has no matrix form and `blocks` does not leave it out.
+
+    Example:
+        >>> prior = pt.isotropic(model, precision=10.0)
+        >>> pt.train(model, data, prior)
+    """
+    if not precision > 0:
+        raise ValueError(f"a prior precision is positive, not {precision}")
+    found = find_blocks(model, blocks)
+    present = {name: matrix.clone() for name, matrix in read_blocks(model, found).items()}
+    match mean:
+        case "zero":
+            centre = {name: torch.zeros_like(matrix) for name, matrix in present.items()}
+        case "model":
+            centre = present
+        case _:
+            if isinstance(mean, str):
+                raise ValueError(f'mean is "zero", "model" or a mapping of matrices, not "{mean}"')
+            if missing := set(present) - set(mean):
+                raise BlockMismatch(f"the mean has no matrix for the blocks {sorted(missing)}.")
+            centre = {name: mean[name].detach().clone() for name in present}
+    identities = {name: scaled_identity(precision, block.shape) for name, block in found.items()}
+    provenance = past_of(model, centre, beside=True)
+    if mean == "model":
+        provenance = past_of(model, strict=True)
+    elif not isinstance(mean, str):
+        provenance = provenance.joined(_of_matrices(centre))
+    card = Card(
+        precision=precision,
+        architecture=architecture(found),
+        provenance=provenance if vouched is None else provenance.vouched(vouched),
+    )
+    return with_frozen(Gaussian(centre, identities, card).with_provenance(card.provenance), model)
+
+
+def _of_matrices(mean: Mapping[str, Tensor]) -> Provenance:
+    """Matrices come from somewhere, if they are not zero."""
+    if any(bool(matrix.any()) for matrix in mean.values()):
+        return Provenance.unknown("the matrices given as its mean come from somewhere")
+    return Provenance.none()
+
+
+def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0, *, new_head: bool | None = None) -> Gaussian:
+    """The prior as this network needs it: blocks in the network's order, and a new head where the head has another size.
+
+    The last block may differ in its number of outputs: it has no counterpart in the prior and gets an isotropic one around
+    zero, which is said in the log. `new_head=True` gives it that in any case, `False` never. Any other difference is a
+    `BlockMismatch`.
+    """
+    names = {name for name, _ in model.named_modules()}
+    head = head_name(model)
+    known_names = [name for name in prior.blocks if name in names or name.rpartition(".")[0] in names]
+    try:
+        found = find_blocks(model, named([*known_names, *([head] if head else [])]))
+    except NoBlocks:
+        found = {}
+    mean, precision = {}, {}
+    for name, block in found.items():
+        known = prior.precision[name].shape if name in prior.mean else None
+        if known == block.shape and not (new_head and name == head):
+            mean[name], precision[name] = prior.mean[name], prior.precision[name]
+        elif name == head and new_head is not False and (known is None or known[1] == block.shape[1]):
+            log.info('block "%s" is a new head: isotropic prior around zero, precision %g', name, head_precision)
+            mean[name] = torch.zeros(block.shape, dtype=next(model.parameters()).dtype)
+            precision[name] = scaled_identity(head_precision, block.shape)
+        else:
+            raise BlockMismatch(mismatch(name, block, known))
+    if extra := [name for name in prior.blocks if name not in found]:
+        raise BlockMismatch(
+            f"the prior has blocks {extra} that the model has not (its blocks are {list(found)}): "
+            f"drop them with prior.without({', '.join(map(repr, extra))})."
+        )
+    return replace(prior, mean=mean, precision=precision).with_provenance(prior.provenance)
+
+
+def head_name(model: nn.Module) -> str | None:
+    """The last linear layer: what a new task replaces."""
+    linear = [
+        name for name, module in model.named_modules() if type(module) is nn.Linear and module.weight.requires_grad
+    ]
+    return linear[-1] if linear else None
+
+
+def mismatch(name: str, block: Block, known: tuple[int, int] | None) -> str:
+    """How a model's block differs from the prior's, and what to do about it: the text of an error."""
+    if known is None:
+        return f'block "{name}" of the model has no counterpart in the prior: refit the prior on this architecture.'
+    text = f'block "{name}" is {known[0]}×{known[1]} in the prior and {block.shape[0]}×{block.shape[1]} in the model'
+    if known[0] == block.shape[0] and known[1] == block.shape[1] + 1:
+        text += ": the model's layer has no bias"
+    return f'{text}. Refit the prior, or drop the block with prior.without("{name}").'
+
+
+def architecture(blocks: Mapping[str, Block]) -> str:
+    """A fingerprint of block names and shapes."""
+    text = ";".join(f"{name}:{block.shape[0]}x{block.shape[1]}" for name, block in blocks.items())
+    return fingerprint([text], digits=16)
+
+
+def move_to_prior(model: nn.Module, prior: Gaussian) -> bool:
+    """Write a learned prior's mean into the network. A prior around zero says nothing of where to start."""
+    if not any(bool(mean.any()) for mean in prior.mean.values()):
+        return False
+    prior.write_to(model, frozen=False)
+    log.info("training starts at the prior's mean")
+    return True
+
+
+def start_seen(model: nn.Module, prior: Gaussian | None) -> Provenance:
+    """What the first weights and the prior have seen."""
+    if prior is None:
+        return past_of(model)
+    return past_of(model, prior.mean, prior.provenance).joined(prior.provenance)
 
 
 class PriorPenalty:
@@ -133,127 +268,6 @@ class PriorPenalty:
             raise ValueError("the prior's forces have another shape")
         like = next(iter(self.parameters.values()))
         self.step, self.rest = int(state["step"]), {name: x.to(like) for name, x in rest.items()}
-
-
-def map_objective(nll: Tensor, half_quadratic: Tensor, count: int) -> Tensor:
-    """−ln posterior, divided by N: the prior counts once per data set, not once per batch."""
-    return nll + half_quadratic / count
-
-
-class Goal:
-    """The objective of a batch over all workers, with its gradient: what an optimiser calls, once or as often as it likes."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: list[nn.Parameter],
-        likelihood: Likelihood,
-        penalty: PriorPenalty | None,
-        objective: Objective,
-        source: Source,
-        workers: Workers,
-        clip: float | None,
-    ) -> None:
-        self.model, self.parameters, self.likelihood, self.penalty = model, parameters, likelihood, penalty
-        self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
-        self.exact = False
-        """Whether every call takes the prior's force anew for all blocks, as a line search needs it."""
-
-    def take(self, batch: Batch, device: torch.device) -> None:
-        """The coming batch, of which this worker sees its part."""
-        if self.source.number == 0 and (problem := batch.not_finite()):
-            raise NotFinite(problem)
-        if self.source.dealt:
-            self.count, self.batch = int(self.workers.total(batch.count)), batch.to(device)
-        else:
-            self.count, self.batch = batch.count, batch.part(self.workers.rank, self.workers.size).to(device)
-        self.seen: list[tuple[float, float, float]] = []
-        """(objective, mean NLL, accuracy) each time the optimiser asked: first of all before its step."""
-
-    def __call__(self) -> float:
-        for p in self.parameters:
-            p.grad = None
-        outputs, targets = self.likelihood.check(self.batch.outputs(self.model), self.batch.targets)
-        self.outputs = outputs.numel() // max(1, len(outputs))
-        nll = self.likelihood.nll(outputs, targets) / self.count
-        forces, value = ({}, 0.0) if self.penalty is None else self.penalty.forces(self.exact)
-        # The objective tells how much the prior counts; its gradient is at hand and need not be found by autograd.
-        half = torch.full_like(nll, value, requires_grad=self.penalty is not None)
-        right = _right(outputs, targets)
-        size = self.workers.size
-        if size > 1:
-            # Values of the whole batch, everywhere; gradients of this worker's part, which add up below.
-            both = torch.stack((nll.detach().double(), torch.as_tensor(right, device=nll.device).double()))
-            total = self.workers.sum(both)
-            nll, right = nll + (total[0].to(nll) - nll).detach(), float(total[1])
-        loss = self.objective(nll, half, self.source.count)
-        found = loss.item()
-        if not math.isfinite(found):
-            problem = self.batch.not_finite()
-            raise NotFinite(
-                problem
-                or f"the loss of batch {self.batch.index} in epoch {self.source.number} is {found}: lower lr, or clip."
-            )
-        loss.backward()
-        if size > 1:
-            for p in self.parameters:
-                if p.grad is not None:
-                    p.grad = self.workers.sum(p.grad)
-        if self.penalty is not None and half.grad is not None:
-            self.penalty.pull(forces, half.grad.item())
-        if self.clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.clip)
-        self.seen.append((found, nll.item(), right / self.count))
-        return found
-
-
-@torch.no_grad()
-def evaluate(model: nn.Module, batches: Iterable[Batch], likelihood: Likelihood) -> tuple[float, float]:
-    """Mean NLL and accuracy (NaN for regression) in evaluation mode."""
-    sums = Sums()
-    device = next(model.parameters()).device
-    with evaluating(model):
-        for batch in batches:
-            outputs, targets = likelihood.check(batch.to(device).outputs(model), batch.targets.to(device))
-            nll = float(likelihood.nll(outputs, targets)) / batch.count
-            sums.add(batch.count, nll, nll, _right(outputs, targets) / batch.count)
-    if not sums.count:
-        raise NoData("the validation data held no example.")
-    return sums.nll, sums.accuracy
-
-
-class Sums:
-    """Means over an epoch, each batch by its size."""
-
-    def __init__(self) -> None:
-        self.count, self.totals = 0, [0.0, 0.0, 0.0]
-
-    def add(self, count: int, *means: float) -> None:
-        self.count += count
-        self.totals = [total + count * mean for total, mean in zip(self.totals, means, strict=True)]
-
-    @property
-    def objective(self) -> float:
-        return self.totals[0] / self.count
-
-    @property
-    def nll(self) -> float:
-        return self.totals[1] / self.count
-
-    @property
-    def accuracy(self) -> float:
-        return self.totals[2] / self.count
-
-
-def _right(outputs: Tensor, targets: Tensor) -> float:
-    """How many examples are right, where targets are classes; of an example with many targets, the share of those that count."""
-    if targets.is_floating_point():
-        return math.nan
-    counted = (targets != IGNORED).flatten(1) if targets.ndim > 1 else torch.ones_like(targets, dtype=torch.bool)
-    right = (outputs.argmax(-1) == targets).view_as(counted) & counted
-    if targets.ndim == 1:
-        return float(right.sum())
-    return float((right.sum(1) / counted.sum(1).clamp_min(1)).sum())
 
 
 def _cost(precision: Matrix) -> int:

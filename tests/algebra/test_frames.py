@@ -7,7 +7,7 @@ import torch
 from matrices import STRUCTURES, pair
 
 import posterity as pt
-from posterity.algebra import Kronecker, checks
+from posterity.algebra import Kronecker, dense, kronecker
 
 FRAMED = [name for name in STRUCTURES if name not in ("dense", "sum of three")]
 
@@ -16,13 +16,14 @@ FRAMED = [name for name in STRUCTURES if name not in ("dense", "sum of three")]
 def factorised(monkeypatch) -> list[str]:
     """The names of all matrices that a Cholesky factor is computed of."""
     names: list[str] = []
-    plain = checks.cholesky
+    plain = kronecker.cholesky
 
     def counting(x, name):
         names.append(name)
         return plain(x, name)
 
-    monkeypatch.setattr(checks, "cholesky", counting)
+    for module in (dense, kronecker):
+        monkeypatch.setattr(module, "cholesky", counting)
     return names
 
 

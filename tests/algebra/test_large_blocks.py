@@ -50,7 +50,7 @@ def test_numbers_are_adjusted_and_the_eigenframe_is_shared():
 def test_frames_of_large_blocks_are_in_single_precision_and_close(monkeypatch):
     expected = floored(torch.float32)
     logdet = dense_of(expected).logdet()
-    monkeypatch.setattr("posterity.algebra.checks.LARGE", 4)
+    monkeypatch.setattr("posterity.algebra.base.LARGE", 4)
     frame = expected.frame()
     assert frame.left.dtype == frame.right.dtype == torch.float32
     torch.testing.assert_close(expected.logdet(), logdet, rtol=1e-5, atol=1e-5)
@@ -60,7 +60,7 @@ def test_frames_of_large_blocks_are_in_single_precision_and_close(monkeypatch):
 
 
 def test_a_large_pair_becomes_a_prior_as_it_is(monkeypatch):
-    monkeypatch.setattr("posterity.algebra.checks.LARGE", 4)
+    monkeypatch.setattr("posterity.algebra.base.LARGE", 4)
     pair = Kronecker(factor(OUT, 3, 0, torch.float32), factor(INP, 5, 1, torch.float32))
     assert as_floored(pair).curvature is pair
     # A sum of two is brought to one frame, in single precision too.
@@ -95,7 +95,7 @@ def test_a_factor_of_zeros_has_the_identity_for_a_frame():
 
 
 def test_a_factor_of_low_rank_is_decomposed_in_its_range(monkeypatch):
-    monkeypatch.setattr("posterity.algebra.checks.LARGE", 8)
+    monkeypatch.setattr("posterity.algebra.base.LARGE", 8)
     x = factor(40, 6, 9)
     values, vectors = eigenvectors(x, rank=7)
     torch.testing.assert_close(vectors.T @ vectors, torch.eye(40, dtype=torch.float64))

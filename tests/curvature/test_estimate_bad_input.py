@@ -226,6 +226,12 @@ def test_too_little_memory_for_the_factors_is_told_before_they_are_made(monkeypa
     from posterity.errors import TooLittleMemory
 
     monkeypatch.setattr("posterity.memory.available_memory", lambda: 1000)
-    data = torch.randn(2, 30), torch.tensor([0, 1])
+    data = torch.randn(2, 5000), torch.tensor([0, 1])
     with pytest.raises(TooLittleMemory, match=r"KFAC needs .* Diagonal\(\)"):
-        posterity.estimate(nn.Linear(30, 2), data, posterity.KFAC(), progress=False)
+        posterity.estimate(nn.Linear(5000, 2), data, posterity.KFAC(), progress=False)
+
+
+def test_factors_of_a_few_megabytes_are_made_without_asking_for_memory(monkeypatch):
+    monkeypatch.setattr("posterity.memory.available_memory", lambda: 1000)
+    data = torch.randn(2, 30), torch.tensor([0, 1])
+    assert posterity.estimate(nn.Linear(30, 2), data, posterity.KFAC(), progress=False).count == 2

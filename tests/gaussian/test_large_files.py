@@ -22,7 +22,7 @@ def factor(n, seed):
 
 @pytest.fixture
 def prior(monkeypatch):
-    monkeypatch.setattr("posterity.algebra.checks.LARGE", 16)
+    monkeypatch.setattr("posterity.algebra.base.LARGE", 16)
     pair = Kronecker(*(((x + x.T) / 2) for x in (factor(SIDE, 0), factor(2 * SIDE, 1))))
     mean = {"a": torch.randn(SIDE, 2 * SIDE), "b": torch.randn(2, 3)}
     return Gaussian(mean, {"a": Floored(pair, 0.5, 0.1), "b": scaled_identity(2.0, (2, 3))})
@@ -51,7 +51,7 @@ def test_an_order_of_entries_that_does_not_go_with_a_tensor_is_damage(prior, tmp
     path = tmp_path / "p.safetensors"
     prior.save(path)
     # Where nothing is large, nothing may be stored by halves.
-    monkeypatch.setattr("posterity.algebra.checks.LARGE", 1000)
+    monkeypatch.setattr("posterity.algebra.base.LARGE", 1000)
     with pytest.raises(DamagedFile, match="lower"):
         pt.load(path)
 

@@ -14,8 +14,18 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import posterity as pt
+from posterity.algebra import ScaledIdentity
 from posterity.curvature.provenance import untouched
-from posterity.errors import BadData, BadLearnerFile, MixedExamples, NoCertificate, Overlap, Unfrozen, UnknownPast
+from posterity.errors import (
+    BadData,
+    BadLearnerFile,
+    InfiniteDivergence,
+    MixedExamples,
+    NoCertificate,
+    Overlap,
+    Unfrozen,
+    UnknownPast,
+)
 
 D0 = coins(80, 1)
 
@@ -410,3 +420,20 @@ def test_tensors_that_compare_as_they_like_do_not_change_what_an_error_is():
 def _coins_bound(model, data) -> float:
     prior = pt.isotropic(model, 1.0)
     return certify(model, prior, prior, data, generator=torch.Generator().manual_seed(0)).bound
+
+
+class Close(ScaledIdentity):
+    """A precision that claims to be the prior's own."""
+
+    def tensors(self):
+        return "identity", {"scale": torch.ones((), dtype=torch.float64)}
+
+
+def test_a_precision_of_a_class_of_its_own_certifies_nothing():
+    model = linear()
+    prior = pt.isotropic(model, 1.0)
+    precision = {name: Close(1e6 * matrix.scale, matrix.over) for name, matrix in prior.precision.items()}
+    posterior = replace(prior, precision=precision)
+    assert posterior.fingerprint() == prior.fingerprint()
+    with pytest.raises(InfiniteDivergence, match=r"is a Close.* take Kronecker"):
+        certify(model, posterior, prior, D)

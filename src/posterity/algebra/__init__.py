@@ -1,9 +1,8 @@
 """Structured symmetric matrices over a layer's weights: operators are exact, approximations are functions."""
 
-from posterity.algebra.base import Frame, Matrix
-from posterity.algebra.checks import eigenvectors, is_large
+from posterity.algebra.base import Frame, Matrix, finite, is_large, positive
 from posterity.algebra.dense import DenseMatrix
-from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, scaled_identity
+from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, eigenvectors, scaled_identity
 from posterity.algebra.floored import Floored, as_floored, frame_error, in_one_frame
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
@@ -24,11 +23,13 @@ __all__ = [
     "as_floored",
     "eigenvectors",
     "factorwise_sum",
+    "finite",
     "frame_error",
     "in_one_frame",
     "is_large",
     "mixing_weights",
     "nearest",
+    "positive",
     "power_history",
     "power_method",
     "relative_error",

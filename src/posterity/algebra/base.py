@@ -1,4 +1,4 @@
-"""The one small interface behind every structured matrix, and the frame in which it is diagonal."""
+"""The one small interface behind every structured matrix, the frame in which it is diagonal, and checks of its numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import checks
-from posterity.errors import NotExact, SizeMismatch
+from posterity.errors import NotExact, NotFinite, NotPositiveDefinite, NotReal, NotStorable, SizeMismatch
+
+LARGE = 1024
+"""Sides from which a factor in float32 is decomposed, and its frame kept, in float32: half the memory, a third of the time.
+
+Its eigenvalues are then good to about 10⁻⁷ of the largest, which is what the rounding of its entries left of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +226,10 @@ class Matrix(ABC):
         frame = self.frame()
         return frame.into(self._fits(v).double()) * frame.values.rsqrt()
 
+    def tensors(self) -> tuple[str, dict[str, Tensor]]:
+        """The kind of structure, and its tensors by role: what tells one matrix from another, and what a file holds of it."""
+        raise NotStorable(f"the precision is a {type(self).__name__}, a structure that no file has a place for.")
+
     @property
     def size(self) -> int:
         """The side of the dense form: how many parameters the matrix is over."""
@@ -266,7 +274,7 @@ class Valued(Matrix):
         return self.values.device
 
     def _positive(self) -> Tensor:
-        checks.positive(self.values, type(self).__name__)
+        positive(self.values, type(self).__name__)
         return self.values.double()
 
 
@@ -281,3 +289,35 @@ def standard_normal(
     """Float64 noise on the device of `like`, drawn where the generator lives so that a seed means one thing."""
     where = like.device if generator is None else generator.device
     return torch.randn((n, *shape), dtype=torch.float64, device=where, generator=generator).to(like.device)
+
+
+def real(x: Tensor, name: str) -> None:
+    if not x.is_floating_point():
+        raise NotReal(f"{name} has dtype {x.dtype}: convert it with .double() first.")
+
+
+def finite(x: Tensor, name: str) -> None:
+    real(x, name)
+    # The sum is finite only if every entry is (or on overflow, which the exact look below clears up),
+    # and unlike isfinite() it allocates nothing.
+    if not torch.isfinite(x.sum()):
+        bad = ~torch.isfinite(x)
+        if bad.any():
+            first = tuple(bad.nonzero()[0].tolist())
+            raise NotFinite(
+                f"{name} has {int(bad.sum())} entries that are NaN or infinite, the first at {first}: "
+                "look for a diverged loss or an overflow in half precision upstream."
+            )
+
+
+def positive(x: Tensor, name: str) -> None:
+    if not bool((x > 0).all()):
+        raise NotPositiveDefinite(
+            f"{name} has the eigenvalue {float(x.min()):.2e}, and all must be positive: add a prior precision, "
+            "or ask for a jitter with .jittered(1e-8)."
+        )
+
+
+def is_large(*sides: int) -> bool:
+    """Whether a block with these sides keeps its bases in the precision of its factors."""
+    return max(sides) >= LARGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,9 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import checks
-from posterity.algebra.base import Matrix, Valued, per_matrix, standard_normal
-from posterity.errors import SizeMismatch
+from posterity.algebra.base import Matrix, Valued, finite, is_large, per_matrix, standard_normal
+from posterity.errors import NotPositiveDefinite, NotSquare, NotSymmetric, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class DenseMatrix(Valued):
     over: tuple[int, int]
 
     def __post_init__(self) -> None:
-        checks.symmetric(self.values, "DenseMatrix.values")
+        symmetric(self.values, "DenseMatrix.values")
         out, inp = self.over
         if out * inp != self.values.shape[-1]:
             raise SizeMismatch(
@@ -34,9 +34,12 @@ class DenseMatrix(Valued):
     def shape(self) -> tuple[int, int]:
         return self.over
 
+    def tensors(self) -> tuple[str, dict[str, Tensor]]:
+        return "dense", {"values": self.values}
+
     @cached_property
     def _factor(self) -> Tensor:
-        return checks.cholesky(self.values, "DenseMatrix")
+        return cholesky(self.values, "DenseMatrix")
 
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         v = self._fits(v)
@@ -91,3 +94,51 @@ def plus_identity(x: Float[Tensor, "*b n n"], relative: float) -> Float[Tensor, 
     """x + relative · (mean eigenvalue of x) · identity."""
     mean = x.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
     return x + relative * mean * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+
+
+def symmetric(x: Tensor, name: str) -> None:
+    """Square, finite, and equal to its transpose up to the rounding of its own precision."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2] or x.shape[-1] == 0:
+        raise NotSquare(f"{name} has shape {tuple(x.shape)}: a (non-empty) square matrix is needed.")
+    finite(x, name)
+    if x.shape[-1] == 1 or x.numel() == 0:
+        return
+    if x.ndim == 2 and is_large(len(x)) and looks_symmetric(x):
+        return
+    off = (x - x.mT).abs().amax((-2, -1))
+    allowed = 10 * max(100, x.shape[-1]) * torch.finfo(x.dtype).eps * x.abs().amax((-2, -1))
+    if (off > allowed).any():
+        worst = float((off / x.abs().amax((-2, -1)).clamp_min(torch.finfo(x.dtype).tiny)).max())
+        raise NotSymmetric(
+            f"{name} differs from its transpose by up to {worst:.1e} of its largest entry: rounding does not "
+            "explain that. Pass (X + X.mT) / 2 if the asymmetry is meant to be dropped."
+        )
+
+
+def looks_symmetric(x: Float[Tensor, "n n"]) -> bool:
+    """Whether random directions see no difference between a large matrix and its transpose, beyond rounding.
+
+    Four of them find any difference, at n² instead of a second matrix in memory.
+    """
+    probes = torch.randint(0, 2, (len(x), 4), device=x.device).to(x.dtype).mul_(2).sub_(1)
+    low, high = torch.aminmax(x)
+    largest = max(-float(low), float(high))
+    if not math.isfinite(largest):
+        return False
+    allowed = 10 * max(100, len(x)) * torch.finfo(x.dtype).eps * largest
+    return float((x @ probes - x.mT @ probes).abs().max()) <= allowed
+
+
+def cholesky(x: Float[Tensor, "*b n n"], name: str) -> Float[Tensor, "*b n n"]:
+    """The lower Cholesky factor in float64, or an error with the smallest and the largest eigenvalue."""
+    x = x.double()
+    factor, info = torch.linalg.cholesky_ex(x)
+    # A pivot can also come out positive and meaningless (NaN passes no comparison inside LAPACK).
+    if bool((info == 0).all()) and bool(torch.isfinite(factor.diagonal(dim1=-2, dim2=-1)).all()):
+        return factor
+    values = torch.linalg.eigvalsh(x)
+    raise NotPositiveDefinite(
+        f"{name} ({x.shape[-1]}×{x.shape[-1]}) is not positive definite: its eigenvalues reach from "
+        f"{float(values.min()):.2e} to {float(values.max()):.2e}. Add a prior precision, "
+        "or ask for a jitter with .jittered(1e-8)."
+    )

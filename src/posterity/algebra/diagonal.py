@@ -17,11 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import checks
-from posterity.algebra.base import Frame, IdentityFrame, Matrix, Valued, per_matrix
-from posterity.algebra.checks import is_large
+from posterity.algebra.base import Frame, IdentityFrame, Matrix, Valued, finite, is_large, per_matrix, positive
 from posterity.algebra.dense import DenseMatrix
-from posterity.errors import NotExact, NotPositiveDefinite, NotSquare, SizeMismatch
+from posterity.errors import NotExact, NotSquare, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +30,7 @@ class ScaledIdentity(Matrix):
     over: tuple[int, int]
 
     def __post_init__(self) -> None:
-        checks.finite(self.scale, "ScaledIdentity.scale")
+        finite(self.scale, "ScaledIdentity.scale")
         if min(self.over) < 1:
             raise SizeMismatch(
                 f"ScaledIdentity is over a block of {self.over[0]}×{self.over[1]}: both must be at least 1."
@@ -58,11 +56,14 @@ class ScaledIdentity(Matrix):
         return self.scale[..., None, None]
 
     def _positive(self) -> Tensor:
-        checks.positive(self.scale, "ScaledIdentity")
+        positive(self.scale, "ScaledIdentity")
         return self._wide().double()
 
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         return self._wide() * self._fits(v)
+
+    def tensors(self) -> tuple[str, dict[str, Tensor]]:
+        return "identity", {"scale": self.scale}
 
     def logdet(self) -> Float[Tensor, "*batch"]:
         return self.size * self._positive().log()[..., 0, 0]
@@ -81,7 +82,7 @@ class ScaledIdentity(Matrix):
 
     def factors(self) -> tuple[Float[Tensor, "*batch out out"], Float[Tensor, "*batch inp inp"]]:
         """The same as a Kronecker pair: the root of the scale on either side."""
-        checks.positive(self.scale, "ScaledIdentity")
+        positive(self.scale, "ScaledIdentity")
         left, right = (torch.eye(n, dtype=self.dtype, device=self.device) for n in self.over)
         root = self._wide().sqrt()
         return root * left, root * right
@@ -105,7 +106,7 @@ class ScaledIdentity(Matrix):
 def scaled_identity(scale: float, over: tuple[int, int]) -> ScaledIdentity:
     """`scale` times the identity over a block, in float64."""
     if not math.isfinite(scale):
-        checks.finite(torch.tensor(scale), "the scale of an identity")
+        finite(torch.tensor(scale), "the scale of an identity")
     return ScaledIdentity(torch.tensor(scale, dtype=torch.float64), over)
 
 
@@ -121,10 +122,13 @@ class DiagonalMatrix(Valued):
                 f"DiagonalMatrix.values has shape {tuple(self.values.shape)}: it must look like "
                 "the block, (..., out, inp)."
             )
-        checks.finite(self.values, "DiagonalMatrix.values")
+        finite(self.values, "DiagonalMatrix.values")
 
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         return self.values * self._fits(v)
+
+    def tensors(self) -> tuple[str, dict[str, Tensor]]:
+        return "diagonal", {"values": self.values}
 
     def logdet(self) -> Float[Tensor, "*batch"]:
         return self._positive().log().sum((-2, -1))
@@ -179,28 +183,11 @@ class Basis:
         """A basis of orthonormal columns: its inverse is its transpose."""
         return cls(vectors, vectors.mT, vectors.new_zeros(vectors.shape[:-2]), True)
 
-    @classmethod
-    def joint(
-        cls, reference: Float[Tensor, "*b n n"], other: Float[Tensor, "*b n n"], side: str
-    ) -> tuple[Basis, Float[Tensor, "*b n"]]:
-        """A and λ with reference = A Aᵀ and other = A diag(λ) Aᵀ. One Cholesky, one eigh: O(n³)."""
-        factor = checks.cholesky(reference, f"the {side} factor of the reference term")
-        half = torch.linalg.solve_triangular(factor, other.double(), upper=False)
-        white = torch.linalg.solve_triangular(factor, half.mT, upper=False)
-        values, vectors = torch.linalg.eigh((white + white.mT) / 2)
-        eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-        inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
-        # Curvatures are summed from products in single precision, whatever they are stored in, and whitening amplifies
-        # that rounding: negative eigenvalues of its size are zeros.
-        noise = other.shape[-1] * torch.finfo(torch.float32).eps
-        allowed = noise * torch.linalg.matrix_norm(other.double()) * torch.linalg.matrix_norm(inverse) ** 2
-        if bool((values[..., 0] < -allowed).any()):
-            raise NotPositiveDefinite(
-                f"the {side} factor of the second term is indefinite: relative to the first it has the eigenvalue "
-                f"{float(values[..., 0].min()):.2e}. Curvatures and precisions are positive semidefinite."
-            )
-        logabsdet = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return cls(factor @ vectors, vectors.mT @ inverse, logabsdet), values.clamp_min(0)
+    def tensors(self, side: str) -> dict[str, Tensor]:
+        """By role. The inverse and the determinant are kept, not recomputed: only so are draws after loading the same."""
+        if self.is_orthogonal:
+            return {f"{side}.orthogonal": self.matrix}
+        return {f"{side}.matrix": self.matrix, f"{side}.inverse": self.inverse, f"{side}.logabsdet": self.logabsdet}
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Basis:
         """The same on another device, or in another precision."""
@@ -230,7 +217,7 @@ class JointEigen(Valued):
                 f"JointEigen has bases of sides {expected[0]} and {expected[1]} and values of shape "
                 f"{tuple(self.values.shape)}: one value is needed for each pair of directions."
             )
-        checks.finite(self.values, "JointEigen.values")
+        finite(self.values, "JointEigen.values")
 
     def combine(self, alpha: float | Tensor = 1.0, beta: float | Tensor = 1.0) -> JointEigen:
         """β · self + α · reference, exactly."""
@@ -240,6 +227,9 @@ class JointEigen(Valued):
         v = self._fits(v)
         a, b = self.left.matrix.to(v.dtype), self.right.matrix.to(v.dtype)
         return a @ (self.values * (a.mT @ v @ b)) @ b.mT
+
+    def tensors(self) -> tuple[str, dict[str, Tensor]]:
+        return "joint eigen", {**self.left.tensors("left"), **self.right.tensors("right"), "values": self.values}
 
     def logdet(self) -> Float[Tensor, "*batch"]:
         out, inp = self.shape
@@ -290,3 +280,52 @@ class JointEigen(Valued):
 
     def __mul__(self, scalar: float | Tensor) -> JointEigen:
         return replace(self, values=self.values * per_matrix(scalar))
+
+
+def eigenvectors(
+    factor: Float[Tensor, "n n"], *, single: bool | None = None, rank: int | None = None
+) -> tuple[Float[Tensor, "n"], Float[Tensor, "n n"]]:
+    """Eigenvalues (none negative, ascending) and eigenvectors of a positive semidefinite factor.
+
+    Args:
+        factor: symmetric.
+        single: whether to compute in float32; by default where the factor is in float32 and large.
+        rank: an upper bound on its rank, such as the number of rows that it was summed from. Where that is less than half of
+            the side of a large factor, only its range is diagonalised, and completed to a basis: many times sooner.
+    Returns:
+        Values in float64 and vectors as columns, in the precision they were computed in.
+    """
+    if single is None:
+        single = factor.dtype == torch.float32 and is_large(len(factor))
+    # At a largest entry of one: LAPACK's single precision does not converge where squares of entries leave its range.
+    size = float(factor.abs().max())
+    if size == 0:
+        eye = torch.eye(len(factor), dtype=torch.float32 if single else torch.float64, device=factor.device)
+        return torch.zeros(len(factor), dtype=torch.float64, device=factor.device), eye
+    scaled = factor.to(torch.float32 if single else torch.float64) / size
+    if rank is not None and is_large(len(factor)) and 2 * rank < len(factor):
+        values, vectors = _in_its_range(scaled, rank)
+        return values.double().clamp_min(0) * size, vectors
+    try:
+        values, vectors = torch.linalg.eigh(scaled)
+    except RuntimeError:  # torch's LinAlgError is one
+        if not single:
+            raise
+        # The same decomposition, where single precision did not converge.
+        values, vectors = torch.linalg.eigh(scaled.double())
+        vectors = vectors.float()
+    return values.double().clamp_min(0) * size, vectors
+
+
+def _in_its_range(factor: Float[Tensor, "n n"], rank: int) -> tuple[Float[Tensor, "n"], Float[Tensor, "n n"]]:
+    """The eigenvectors of a matrix of low rank: random combinations of its columns span its range, a QR the rest."""
+    n = len(factor)
+    probes = torch.randn(n, rank, generator=torch.Generator().manual_seed(n)).to(factor)
+    # Twice: directions of small eigenvalues are not lost in the rounding of large ones.
+    near = torch.linalg.qr(factor @ probes).Q
+    basis = torch.linalg.qr(factor @ near, mode="complete").Q
+    span = basis[:, :rank]
+    small = span.mT @ (factor @ span)
+    values, turn = torch.linalg.eigh((small + small.mT).double() / 2)
+    vectors = torch.cat((basis[:, rank:], span @ turn.to(span)), 1)
+    return torch.cat((values.new_zeros(n - rank), values)), vectors

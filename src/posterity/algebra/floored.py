@@ -18,13 +18,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import Frame, Matrix
-from posterity.algebra.checks import eigenvectors, is_large
+from posterity.algebra.base import Frame, Matrix, is_large
 from posterity.algebra.dense import DenseMatrix
-from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, scaled_identity
+from posterity.algebra.diagonal import (
+    Basis,
+    DiagonalMatrix,
+    JointEigen,
+    ScaledIdentity,
+    eigenvectors,
+    scaled_identity,
+)
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.nearest import nearest
 from posterity.errors import EmptySum, NotExact
+
+FLOORED = "floored "
+"""In front of the kind of a curvature that comes with a share and a floor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +107,11 @@ class Floored(Matrix):
 
     def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         return self.total.solve(v)
+
+    def tensors(self) -> tuple[str, dict[str, Tensor]]:
+        kind, tensors = self.curvature.tensors()
+        numbers = {role: torch.tensor(getattr(self, role), dtype=torch.float64) for role in ("share", "floor")}
+        return FLOORED + kind, tensors | numbers
 
     def logdet(self) -> Float[Tensor, "*batch"]:
         return self.total.logdet()

@@ -26,6 +26,9 @@ from posterity.curvature.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
 from posterity.memory import require_memory
 
+SMALL = 64 * 2**20
+"""Bytes of sums that are taken without asking how many are left."""
+
 
 @dataclass(frozen=True)
 class Curvature:
@@ -99,11 +102,13 @@ def estimate(
     check_data(data)
     found = find_blocks(model, blocks)
     workers = Workers.here()
-    require_memory(
-        sum(estimator.memory(block) for block in found.values()),
-        f"the curvature of {len(found)} blocks by {type(estimator).__name__}",
-        "Use Diagonal(), leave blocks out with blocks=..., or use a machine with more.",
-    )
+    need = sum(estimator.memory(block) for block in found.values())
+    if need > SMALL:
+        require_memory(
+            need,
+            f"the curvature of {len(found)} blocks by {type(estimator).__name__}",
+            "Use Diagonal(), leave blocks out with blocks=..., or use a machine with more.",
+        )
     if generator is None or workers.size > 1:
         # Workers are often started with one seed; labels are to be drawn independently all the same.
         device = None if generator is None else generator.device

@@ -18,7 +18,6 @@ from posterity.curvature.provenance import Provenance, digest
 from posterity.errors import BlockMismatch
 from posterity.gaussian.card import Card
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
-from posterity.gaussian.parts import take_apart
 from posterity.gaussian.spread import Spread
 
 
@@ -93,7 +92,7 @@ class Gaussian:
         """Bytes of its means and precisions, as a file would hold them."""
         tensors = [*self.mean.values()]
         for matrix in self.precision.values():
-            tensors += take_apart(matrix)[1].values()
+            tensors += matrix.tensors()[1].values()
         return sum(tensor.nbytes for tensor in tensors)
 
     def sample(
@@ -187,7 +186,7 @@ class Gaussian:
         """32 hexadecimal digits that differ between Gaussians, by its numbers alone."""
         parts: list[str | Tensor] = []
         for name in self.blocks:
-            kind, tensors = take_apart(self.precision[name])
+            kind, tensors = self.precision[name].tensors()
             for role, tensor in {"mean": self.mean[name], **tensors}.items():
                 parts += [f"{name} {kind} {role} {tuple(tensor.shape)}", tensor]
         return fingerprint(parts)

@@ -18,14 +18,14 @@ from posterity.algebra import (
     KroneckerSum,
     Matrix,
     ScaledIdentity,
-    checks,
+    finite,
+    positive,
 )
+from posterity.algebra.floored import FLOORED
 from posterity.errors import DamagedFile, NotStorable
 
 LOOSE = 0.01
 """What a basis may be off from its inverse and its determinant, however ill-conditioned it is."""
-FLOORED = "floored "
-"""In front of the kind of a curvature that comes with a share and a floor."""
 KINDS = (
     "dense",
     "diagonal",
@@ -38,41 +38,15 @@ KINDS = (
 
 
 def take_apart(matrix: Matrix) -> tuple[str, dict[str, Tensor]]:
-    """The kind of structure and its tensors by role. Exact sums go by their terms."""
+    """The kind of structure and its tensors by role, if a file has a place for them."""
     if matrix.batch:
         raise NotStorable(
             f"the precision is a batch of {'×'.join(map(str, matrix.batch))} matrices: a file holds one for each block."
         )
-    match matrix:
-        case Floored():
-            kind, tensors = take_apart(matrix.curvature)
-            numbers = {role: torch.tensor(getattr(matrix, role), dtype=torch.float64) for role in ("share", "floor")}
-            return FLOORED + kind, tensors | numbers
-        case Kronecker():
-            return "kronecker", {"left.0": matrix.left, "right.0": matrix.right}
-        case KroneckerSum():
-            sides = {f"left.{k}": term.left for k, term in enumerate(matrix.terms)}
-            return "kronecker sum", sides | {f"right.{k}": term.right for k, term in enumerate(matrix.terms)}
-        case JointEigen():
-            return "joint eigen", {
-                **_basis_apart(matrix.left, "left"),
-                **_basis_apart(matrix.right, "right"),
-                "values": matrix.values,
-            }
-        case DiagonalMatrix():
-            return "diagonal", {"values": matrix.values}
-        case DenseMatrix():
-            return "dense", {"values": matrix.values}
-        case ScaledIdentity():
-            return "identity", {"scale": matrix.scale}
-    raise NotStorable(f"the precision is a {type(matrix).__name__}: the file format knows {', '.join(KINDS)}.")
-
-
-def _basis_apart(basis: Basis, side: str) -> dict[str, Tensor]:
-    if basis.is_orthogonal:
-        return {f"{side}.orthogonal": basis.matrix}
-    # The inverse and the determinant are kept, not recomputed: only so are draws after loading the same to the last bit.
-    return {f"{side}.matrix": basis.matrix, f"{side}.inverse": basis.inverse, f"{side}.logabsdet": basis.logabsdet}
+    kind, tensors = matrix.tensors()
+    if kind not in KINDS:
+        raise NotStorable(f"the precision is a {type(matrix).__name__}: the file format knows {', '.join(KINDS)}.")
+    return kind, tensors
 
 
 def shapes(kind: str, over: tuple[int, int], terms: int, roles: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -111,16 +85,16 @@ def put_together(kind: str, over: tuple[int, int], terms: int, tensors: Mapping[
         case "dense":
             return DenseMatrix(tensors["values"], over)
         case "diagonal":
-            checks.positive(tensors["values"], "the diagonal")
+            positive(tensors["values"], "the diagonal")
             return DiagonalMatrix(tensors["values"])
         case "identity":
-            checks.positive(tensors["scale"], "the identity's scale")
+            positive(tensors["scale"], "the identity's scale")
             return ScaledIdentity(tensors["scale"], over)
         case "kronecker":
             return Kronecker(tensors["left.0"], tensors["right.0"])
         case "kronecker sum":
             return KroneckerSum([Kronecker(tensors[f"left.{k}"], tensors[f"right.{k}"]) for k in range(terms)])
-    checks.positive(tensors["values"], "the joint eigenbasis")
+    positive(tensors["values"], "the joint eigenbasis")
     return JointEigen(_basis(tensors, "left"), _basis(tensors, "right"), tensors["values"])
 
 
@@ -144,9 +118,9 @@ def _floored(kind: str, over: tuple[int, int], tensors: Mapping[str, Tensor]) ->
     matrix = Floored(curvature, share, floor)
     match matrix.total:
         case ScaledIdentity() as total:
-            checks.positive(total.scale, "the identity's scale")
+            positive(total.scale, "the identity's scale")
         case DiagonalMatrix() | JointEigen() as total:
-            checks.positive(total.values, "the precision")
+            positive(total.values, "the precision")
     if kind != "dense":
         lowest = tensors["scale" if kind == "identity" else "values"].min()
         if float(lowest) < 0:
@@ -165,11 +139,11 @@ def _floored_pair(tensors: Mapping[str, Tensor], share: float, floor: float) -> 
 def _basis(tensors: Mapping[str, Tensor], side: str) -> Basis:
     if f"{side}.orthogonal" in tensors:
         basis = Basis.orthogonal(tensors[f"{side}.orthogonal"])
-        checks.finite(basis.matrix, f"the {side} basis")
+        finite(basis.matrix, f"the {side} basis")
     else:
         basis = Basis(tensors[f"{side}.matrix"], tensors[f"{side}.inverse"], tensors[f"{side}.logabsdet"])
         for x in (basis.matrix, basis.inverse, basis.logabsdet):
-            checks.finite(x, f"the {side} basis")
+            finite(x, f"the {side} basis")
     _consistent(basis, side)
     return basis
 

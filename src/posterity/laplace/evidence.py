@@ -18,9 +18,9 @@ from posterity.algebra import (
     KroneckerSum,
     Matrix,
     ScaledIdentity,
-    checks,
     in_one_frame,
 )
+from posterity.algebra.dense import cholesky
 from posterity.curvature import Curvature
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
@@ -56,7 +56,7 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
             scale = prior.values if isinstance(prior, DiagonalMatrix) else prior.scale
             return curvature.values.double() / scale.double()
         case (DenseMatrix(), _) | (_, DenseMatrix()):
-            factor = checks.cholesky(prior.dense(), "the prior's precision")
+            factor = cholesky(prior.dense(), "the prior's precision")
             half = torch.linalg.solve_triangular(factor, curvature.dense().double(), upper=False)
             white = torch.linalg.solve_triangular(factor, half.mT, upper=False)
             return torch.linalg.eigvalsh((white + white.mT) / 2).clamp_min(0).unflatten(-1, prior.shape)

@@ -9,7 +9,17 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from posterity.algebra import Basis, Floored, JointEigen, Matrix
+from posterity.algebra import (
+    Basis,
+    DenseMatrix,
+    DiagonalMatrix,
+    Floored,
+    JointEigen,
+    Kronecker,
+    KroneckerSum,
+    Matrix,
+    ScaledIdentity,
+)
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import InfiniteDivergence
@@ -23,6 +33,8 @@ NEGATIVE = 1e-6
 """How far below zero rounding may leave a divergence, for each parameter of a block."""
 INVERSE = 1e-6
 """How far a basis times its inverse may miss the identity."""
+
+STRUCTURES = (Kronecker, KroneckerSum, JointEigen, Floored, DiagonalMatrix, DenseMatrix, ScaledIdentity)
 
 
 def certify(
@@ -148,6 +160,11 @@ def rebuilt(gaussian: Gaussian) -> Gaussian:
 
 
 def _rebuilt(matrix: Matrix, name: str) -> Matrix:
+    if type(matrix) not in STRUCTURES:
+        raise InfiniteDivergence(
+            f"the precision of block {name!r} is a {type(matrix).__name__}: a class of your own may draw other weights than its "
+            f"divergence speaks of. Certificates take {', '.join(kind.__name__ for kind in STRUCTURES)}."
+        )
     if isinstance(matrix, Floored):
         return Floored(_rebuilt(matrix.curvature, name), matrix.share, matrix.floor)
     if not isinstance(matrix, JointEigen):

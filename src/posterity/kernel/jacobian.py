@@ -14,9 +14,8 @@ from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, na
 from posterity.blocks.base import gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
+from posterity.kernel.positions import PIECE, Positions
 
-PIECE = 1 << 24
-"""Entries of a temporary (64 MB in float32) beyond which kernels are summed piece by piece."""
 Places = dict[str, Tensor] | None
 """The position of each example that a head is read at, by block; None where gradients are written out instead."""
 
@@ -84,9 +83,11 @@ def rows_are_cheaper(block: Block, calls: list[Call], outputs: int) -> bool:
 
 def turned_rows(rows: Float[Tensor, "*n side"], basis: Float[Tensor, "side side"] | None) -> Float[Tensor, "*n side"]:
     """Rows in the coordinates of a basis (its columns), in float64; products with a basis in float32 run in float32."""
-    if basis is None:
-        return rows.double()
-    return (rows.to(basis.dtype) @ basis).double()
+    return _turned(rows, basis).double()
+
+
+def _turned(rows: Float[Tensor, "*n side"], basis: Float[Tensor, "side side"] | None) -> Float[Tensor, "*n side"]:
+    return rows if basis is None else rows.to(basis.dtype) @ basis
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +171,7 @@ class Jacobian:
     """Outputs at the point of linearisation, and their gradients by every block in the prior's frame."""
 
     outputs: Float[Tensor, "n outputs"]
-    blocks: Mapping[str, Rows | Gradients]
+    blocks: Mapping[str, Rows | Gradients | Positions]
 
     @property
     def count(self) -> int:
@@ -188,7 +189,8 @@ def jacobian(
     """One forward pass and a backward pass an output, in evaluation mode; the model comes out as it went in.
 
     Linear layers with one position an example keep input and gradient rows, all others their gradients written out; in
-    float64, so that what the network's precision has rounded still makes a kernel without negative eigenvalues.
+    float64, so that what the network's precision has rounded still makes a kernel without negative eigenvalues. Large blocks
+    keep the rows of all positions, in the precision of their frame: their gradients would be gigabytes.
     """
     like, weights = next(model.parameters()), _weights(model, blocks, point)
     parts = []
@@ -244,10 +246,14 @@ def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> J
                 seen = _seen(block, frames[name], passes[name], inputs, places, turned, outputs.shape[1])
                 collected[name].append(seen)
                 passes[name].clear()
-        found: dict[str, Rows | Gradients] = {}
+        found: dict[str, Rows | Gradients | Positions] = {}
         for name, block in blocks.items():
             together = _stacked(collected[name], block, outputs)
-            found[name] = Rows(inputs[name], together) if name in inputs else Gradients(together)
+            if name in inputs:
+                found[name] = Rows(inputs[name], together)
+            else:
+                large = name in turned and is_large(*block.shape)
+                found[name] = Positions(turned[name], together) if large else Gradients(together)
     return Jacobian(outputs.detach(), found)
 
 
@@ -260,7 +266,7 @@ def _seen(
     kept: dict[str, Tensor],
     outputs: int,
 ) -> Tensor | None:
-    """One output's gradients by one block: rows where there is one position an example, else matrices.
+    """One output's gradients by one block: rows where there is one position an example or the block is large, else matrices.
 
     Of convolutions the rows are turned where that is cheaper, input rows (`kept`) once for all outputs.
     """
@@ -273,6 +279,11 @@ def _seen(
         if block.name not in inputs:
             inputs[block.name] = turned_rows(a, frame.right)
         return turned_rows(s, frame.left)
+    if by_rows and is_large(*block.shape):
+        a, s = rows(block, calls)
+        if block.name not in kept:
+            kept[block.name] = _turned(a, frame.right)
+        return _turned(s, frame.left)
     turned = frame.left is not None or frame.right is not None
     if by_rows and turned and rows_are_cheaper(block, calls, outputs):
         a, s = rows(block, calls)
@@ -316,10 +327,11 @@ def _stacked(parts: list[Tensor | None], block: Block, outputs: Tensor) -> Tenso
     return torch.stack([torch.zeros_like(some) if p is None else p for p in parts], 1)
 
 
-def _joined(parts: list[Rows | Gradients]) -> Rows | Gradients:
+def _joined(parts: list[Rows | Gradients | Positions]) -> Rows | Gradients | Positions:
     if len(parts) == 1:
         return parts[0]
-    if isinstance(parts[0], Rows):
-        some = [p for p in parts if isinstance(p, Rows)]
-        return Rows(torch.cat([p.a for p in some]), torch.cat([p.s for p in some]))
+    kind = type(parts[0])
+    if kind in (Rows, Positions):
+        some = [p for p in parts if isinstance(p, (Rows, Positions))]
+        return kind(torch.cat([p.a for p in some]), torch.cat([p.s for p in some]))
     return Gradients(torch.cat([p.g for p in parts if isinstance(p, Gradients)]))

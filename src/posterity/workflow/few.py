@@ -41,6 +41,8 @@ SIDE = 3000
 """The largest n·C whose kernel over all outputs is factorised (72 MB, a second a Cholesky factor)."""
 SHARED = 1500
 """The largest n for a kernel that all outputs share."""
+MOST_ROWS, COMBINED = 100, 4
+"""Rows of a prior's head beyond which a few random combinations of them stand for all, and how many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,12 +182,17 @@ def _regression(linearised, blocks, point, frames, link, shares) -> FunctionSpac
 def _directions(handed_down: Gaussian, head: str, like: Tensor) -> Tensor:
     """Directions of the features through which the layers below are seen: the rows of the prior's own head.
 
-    A prior without one leaves all directions equal: as many random ones stand for them.
+    Of a head with many rows, such as ImageNet's, a few random combinations stand for all: each direction costs a backward pass
+    for every example, and the kernel is the same on average. A prior without a head leaves all directions equal: as many
+    random ones stand for them.
     """
-    rows = handed_down.mean.get(head)
+    rows, generator = handed_down.mean.get(head), torch.Generator().manual_seed(0)
     if rows is not None and rows.shape[1] == like.shape[1] and bool(rows.any()):
-        return rows
-    draw = torch.randn(max(10, like.shape[0]), like.shape[1], generator=torch.Generator().manual_seed(0))
+        if len(rows) <= MOST_ROWS:
+            return rows
+        signs = 2.0 * torch.randint(2, (COMBINED, len(rows)), generator=generator) - 1
+        return signs.to(rows) @ rows / len(rows) ** 0.5
+    draw = torch.randn(max(10, like.shape[0]), like.shape[1], generator=generator)
     return draw.to(like) / like.shape[1] ** 0.5
 
 

@@ -34,7 +34,9 @@ def test_kernels_are_those_of_gradients_written_out(pair, weighted, piece, monke
     weights = torch.rand(4, 5, generator=torch.Generator().manual_seed(1)).double() if weighted else None
     torch.testing.assert_close(one.gram(two, weights), plain_one.gram(plain_two, weights))
     torch.testing.assert_close(one.shared_gram(two, weights), plain_one.shared_gram(plain_two, weights))
+    torch.testing.assert_close(one.shared_gram(one, weights), plain_one.shared_gram(plain_one, weights))
     torch.testing.assert_close(one.norms(weights), plain_one.norms(weights))
+    torch.testing.assert_close(one.shared_norms(weights), plain_one.shared_norms(weights))
 
 
 def test_sums_and_directions_are_those_of_gradients_written_out(pair):

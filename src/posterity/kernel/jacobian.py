@@ -14,8 +14,10 @@ from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, na
 from posterity.blocks.base import gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
-from posterity.kernel.positions import PIECE, Positions
+from posterity.kernel.positions import Positions
 
+PIECE = 1 << 24
+"""Entries of a temporary (64 MB in float32) beyond which kernels are summed piece by piece."""
 Places = dict[str, Tensor] | None
 """The position of each example that a head is read at, by block; None where gradients are written out instead."""
 
@@ -130,6 +132,10 @@ class Rows:
             return (self.s @ self.s.mT) * self.a.square().sum(-1)[:, None, None]
         return (self.s * (self.a.square() @ weights.mT.to(self.a))[:, None, :]) @ self.s.mT
 
+    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
+        """The diagonal of `shared_gram` with itself."""
+        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
+
     def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
         """<G, direction> for every output."""
         return torch.einsum("nci,ni->nc", self.s, self.a @ direction.mT)
@@ -158,6 +164,9 @@ class Gradients:
     def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
         flat = self.g.flatten(2)
         return flat @ (flat if weights is None else flat * weights.flatten().to(flat)).mT
+
+    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
+        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
 
     def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
         return self.g.flatten(2) @ direction.flatten()

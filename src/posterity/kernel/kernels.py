@@ -168,10 +168,8 @@ class Shared(Kernel):
         return self._with_head(first, second, strength, None)
 
     def within(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, " m"]:
-        def norms(name: str, w: Tensor | None) -> Tensor:
-            return of.blocks[name].norms(w).diagonal(dim1=-2, dim2=-1).mean(-1)
-
-        return self._plus(self._features(of).square().sum(-1), self._sum(self._body, strength, norms), strength)
+        body = self._sum(self._body, strength, lambda name, w: of.blocks[name].shared_norms(w))
+        return self._plus(self._features(of).square().sum(-1), body, strength)
 
     def mode(
         self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None

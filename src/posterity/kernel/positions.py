@@ -13,8 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-PIECE = 1 << 24
-"""Entries of a temporary (64 MB in float32) beyond which kernels are summed piece by piece."""
+PIECE = 1 << 20
+"""Entries of gradients that are written out at a time: what stays in a processor's cache until it has been multiplied."""
+AT_ONCE = 16
+"""Examples whose pairs of positions are multiplied at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +44,25 @@ class Positions:
             return (inner * (one @ two.mT)).double().view(n, t, m, u).sum((1, 3)) / c
         total = self.a.new_zeros(n, m, dtype=torch.float64)
         for rows in self._pieces(other):
-            one, two = (x._written(rows) for x in (self, other))
+            one = self._written(rows)
+            two = one if other is self else other._written(rows)
             total += (one * weights[rows].to(one)).flatten(1) @ two.flatten(1).mT
         return total / c
+
+    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
+        """The diagonal of `shared_gram` with itself, from products of pairs of positions: no gradient is formed."""
+        c, t = self.s.shape[1:3]
+        if weights is None:
+            both = (self.a @ self.a.mT)[:, None] * (self.s @ self.s.mT)
+            return both.double().sum((1, 2, 3)) / c
+        first, second = torch.triu_indices(t, t, device=self.a.device)
+        twice = torch.where(first == second, 1.0, 2.0).to(self.s)
+        found = []
+        for a, s in zip(self.a.split(AT_ONCE), self.s.split(AT_ONCE), strict=True):
+            inner = (a[:, first] * a[:, second]) @ weights.mT.to(a)  # some pairs out
+            outer = (s[:, :, first] * s[:, :, second]).sum(1) * twice[:, None]
+            found.append((inner * outer).double().sum((1, 2)))
+        return torch.cat(found) / c
 
     def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
         """The blocks of `gram` with itself that belong to one example each."""

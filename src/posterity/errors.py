@@ -254,3 +254,10 @@ class NotHeldOut(PosterityError, ValueError):
 
 class NotConvertible(PosterityError):
     """A posterior of another library has a form that cannot be taken over."""
+
+
+# --- warnings --------------------------------------------------------------------------------------
+
+
+class Memorised(UserWarning):
+    """A network fits its training data so closely that the data cannot tell how sure to be of other inputs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import warnings
 from importlib import import_module
 
 import pytest
@@ -10,7 +10,10 @@ import torch
 from torch import nn
 
 import posterity as pt
+from posterity.curvature.batches import batches
+from posterity.errors import Memorised
 from posterity.kernel import LeftOut
+from posterity.predictive.linearised import output_moments
 
 from_trained = import_module("posterity.workflow.from_trained")
 
@@ -37,16 +40,51 @@ def by_heart() -> nn.Module:
     return model.eval()
 
 
-def test_validation_data_mends_it_and_without_it_a_warning_says_so(by_heart, caplog):
+def test_validation_data_mends_it(by_heart):
     x, y = examples(500, 1)
-    own = by_heart(x).detach().softmax(1)
-    with caplog.at_level(logging.WARNING, logger="posterity"):
-        alone = pt.posterior(by_heart, examples(100, 0), progress=False)
-    assert "validation=(x, y)" in caplog.text
-    assert torch.allclose(alone.predict(x).probs, own, atol=1e-4)
-    mended = pt.posterior(by_heart, examples(100, 0), validation=examples(100, 2), progress=False)
-    assert pt.score(own, y).nll > 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mended = pt.posterior(by_heart, examples(100, 0), validation=examples(100, 2), progress=False)
     assert pt.score(mended.predict(x).probs, y).nll < 0.72  # guessing is ln 2 = 0.69
+
+
+def test_without_it_a_warning_names_the_remedies_and_the_posterior_is_narrow(by_heart):
+    data, (x, y) = examples(100, 0), examples(500, 1)
+    with pytest.warns(Memorised, match=r"memorised.*validation=\(x, y\).*pt\.learn") as told:
+        alone = pt.posterior(by_heart, data, progress=False)
+    assert told[0].filename == __file__
+    (batch,) = batches(data, 100)
+    mean, covariance = output_moments(by_heart, alone.posterior, batch)
+    allowed = from_trained._believable(LeftOut(mean.double(), covariance), pt.Categorical())
+    assert 0 < alone.calibration.tau == pytest.approx(from_trained.NARROW * allowed)
+    own = pt.score(by_heart(x).detach().softmax(1), y).nll
+    assert own > 2
+    assert 0.7 * own < pt.score(alone.predict(x).probs, y).nll < own - 0.1  # better, and still no good
+
+
+def test_a_network_that_was_held_back_is_not_accused():
+    data = examples(300, 0)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 2))
+    pt.train(model, data, pt.isotropic(model, 10.0), epochs=10, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pt.posterior(model, data, progress=False).calibration.tau > 0
+
+
+def test_numbers_keep_the_prediction_of_the_network():
+    x, _ = examples(30, 0)
+    y = x[:, :1] + 0.1 * torch.randn(30, 1, generator=torch.Generator().manual_seed(3))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 200), nn.ReLU(), nn.Linear(200, 1))
+    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(300):
+        optimiser.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimiser.step()
+    with pytest.warns(Memorised, match="network's own"):
+        fit = pt.posterior(model, (x, y), pt.GaussianNoise(), progress=False)
+    assert fit.calibration.tau == 0
 
 
 @pytest.mark.parametrize(("wide", "share"), [(3.9, 1.0), (8.0, 0.1), (400.0, 0.003), (1e9, 0.0)])

@@ -236,7 +236,7 @@ class Run:
             verb=verb,
             options={"seed": self.asked.seed, "head": self.asked.head},
             noise=getattr(fit.likelihood, "precision", None),
-            calibration=(fit.calibration.tau, fit.calibration.temperature),
+            calibration=fit.calibration.numbers,
             in_function_space=exact and self.kind == "fit",
         )
         if self.kind == "fit":

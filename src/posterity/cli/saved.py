@@ -53,7 +53,7 @@ class Manifest:
     options: Mapping[str, Any]
     noise: float | None
     """Noise precision of a regression, in the target's scale as the network sees it."""
-    calibration: tuple[float, float]
+    calibration: tuple[float, ...]
     in_function_space: bool
     """Whether predictions come from the exact posterior of few examples, which needs them."""
 
@@ -156,7 +156,7 @@ def open_folder(folder: Path) -> Opened:
             verb=str(found["verb"]),
             options=dict(found["options"]),
             noise=None if found["noise"] is None else float(found["noise"]),
-            calibration=(float(found["calibration"][0]), float(found["calibration"][1])),
+            calibration=tuple(float(value) for value in found["calibration"]),
             in_function_space=bool(found["in_function_space"]),
         )
     return Opened(folder, manifest)

@@ -15,7 +15,7 @@ from posterity.kernel.linearised import (
     Moments,
     Networks,
 )
-from posterity.kernel.links import Link, centred, link, normal_draws
+from posterity.kernel.links import Link, centred, link, normal_draws, spread
 from posterity.kernel.noise import Noise, choose_noise, residual_noise
 from posterity.kernel.variational import Inference, Laplace, Variational
 
@@ -55,5 +55,6 @@ __all__ = [
     "normal_draws",
     "outputs_at",
     "residual_noise",
+    "spread",
     "stacked",
 ]

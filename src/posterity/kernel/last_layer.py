@@ -20,7 +20,6 @@ from posterity.errors import DidNotConverge, UnsupportedLayer
 from posterity.kernel.jacobian import Jacobian, Rows
 from posterity.kernel.kernels import Kernel, Strength
 from posterity.kernel.latent import DECREASE, STEPS, Latent, symmetric
-from posterity.kernel.leave_one_out import LeftOut, without_themselves
 from posterity.kernel.linearised import FunctionSpace
 
 
@@ -191,9 +190,3 @@ def gauss_newton(
             block = (features * weight[:, None]).mT @ features
             total[i, :, j], total[j, :, i] = block, block.mT
     return total.view(c * inp, c * inp)
-
-
-def left_out_some(latent: Latent, likelihood: Likelihood, targets: Tensor, some: Int[Tensor, " m"]) -> LeftOut:
-    """Leave-one-out for some of the training examples alone: each costs as much as a prediction."""
-    seen = LeftOut(latent.outputs[some], latent.blocks(some[:, None]))
-    return without_themselves(seen, likelihood, targets[some])

@@ -33,6 +33,13 @@ class Calibration:
 
     tau: float = 1.0
     temperature: float = 1.0
+    usual: float | None = None
+    """The largest variance of outputs at inputs that are known (see `spread`): scores of unknown inputs grow far beyond it."""
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """For a file: `Calibration(*numbers)` is the same again. Files of older versions have the first two."""
+        return (self.tau, self.temperature) if self.usual is None else (self.tau, self.temperature, self.usual)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,3 +163,9 @@ def without_themselves(seen: LeftOut, likelihood: Likelihood, targets: Tensor) -
     covariance = downdate(seen.covariance, likelihood.fisher_root(seen.mean))
     gradient = likelihood.residual(seen.mean, targets)
     return LeftOut(seen.mean + (covariance @ gradient[..., None]).squeeze(-1), covariance)
+
+
+def left_out_some(latent: Latent, likelihood: Likelihood, targets: Tensor, some: Int[Tensor, " m"]) -> LeftOut:
+    """Leave-one-out for some of the training examples alone: each costs as much as a prediction."""
+    seen = LeftOut(latent.outputs[some], latent.blocks(some[:, None]))
+    return without_themselves(seen, likelihood, targets[some])

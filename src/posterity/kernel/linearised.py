@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posterity.blocks import Block
-from posterity.curvature import Likelihood
+from posterity.curvature import GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch
+from posterity.errors import Inconsistent
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, Strength
 from posterity.kernel.latent import Latent
-from posterity.kernel.leave_one_out import Calibration, LeftOut, leave_out
-from posterity.kernel.links import Link
+from posterity.kernel.leave_one_out import Calibration, LeftOut, leave_out, left_out_some
+from posterity.kernel.links import Link, spread
+
+FAMILIAR = 200
+"""Training examples that tell which variances of outputs are usual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +72,17 @@ class FunctionPosterior:
     def left_out(self, groups: Int[Tensor, " n"] | None = None) -> LeftOut:
         """Every training example's outputs predicted without it, or without its group, from this one posterior."""
         return leave_out(self.latent, self.of.likelihood, self.of.targets, groups)
+
+    @cached_property
+    def usual(self) -> float:
+        """The largest variance of a training example's outputs when it is left out: of some examples, where there are many."""
+        latent, n = self.latent, len(self.latent.outputs)
+        some = torch.arange(0, n, -(-n // FAMILIAR), device=latent.outputs.device)
+        try:
+            covariance = left_out_some(latent, self.of.likelihood, self.of.targets, some).covariance
+        except Inconsistent:
+            covariance = latent.blocks(some[:, None])
+        return float(spread(covariance, self.of.likelihood).max())
 
     def refitted(self, folds: Int[Tensor, " n"]) -> LeftOut:
         """The same by refitting without each fold in turn: exact for the linearised model, a mode search a fold."""
@@ -167,6 +183,8 @@ class Moments:
     calibration: Calibration
     in_unknown: float | None = None
     """Its weight in scores for unknown inputs, where that is another."""
+    usual: float | None = None
+    """The largest variance of outputs at known inputs, where it has been looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,14 +220,23 @@ class FunctionSpace:
     def _moments(self, model: nn.Module, batch: Batch) -> list[Moments]:
         new, loose = self.jacobian(model, [batch]), self.choice.loose
         outside = None if loose is None else 0.0
-        found = [Moments(m.weight, *m.posterior.moments(new), m.calibration, outside) for m in self.choice.members]
+        found = [
+            Moments(
+                m.weight, *m.posterior.moments(new), m.calibration, outside, self._usual(m.posterior, loose is None)
+            )
+            for m in self.choice.members
+        ]
         if self.choice.networks is not None:
             found += _of_networks(self.choice.networks, model, batch)
         if loose is not None:
-            found.append(Moments(0.0, *loose.moments(new), Calibration(), 1.0))
+            found.append(Moments(0.0, *loose.moments(new), Calibration(), 1.0, self._usual(loose, True)))
         for sibling in self.siblings:
             found += sibling._moments(model, batch)
         return found
+
+    def _usual(self, posterior: FunctionPosterior, asked: bool) -> float | None:
+        """A regression needs none: its score is the variance itself."""
+        return posterior.usual if asked and not isinstance(self.likelihood, GaussianNoise) else None
 
     def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
         """Outputs at the point of linearisation, and how they depend on the weights."""

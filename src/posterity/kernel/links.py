@@ -56,6 +56,14 @@ def centred(
     return mean - mean.mean(-1, keepdim=True), rows - rows.mean(-2, keepdim=True)
 
 
+def spread(covariance: Float[Tensor, "n outputs outputs"], likelihood: Likelihood) -> Float[Tensor, "n ..."]:
+    """How much outputs vary: the mean variance of an example's centred logits, or the variance of each yes-or-no output."""
+    if isinstance(likelihood, Categorical):
+        _, covariance = centred(covariance[..., 0], covariance)
+        return covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp_min(0)
+    return covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0)
+
+
 def _probit(mean: Tensor, covariance: Tensor) -> Tensor:
     variance = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0)
     return (mean / (1 + PROBIT * variance).sqrt()).softmax(-1)

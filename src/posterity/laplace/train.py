@@ -265,7 +265,7 @@ def _judged(model: nn.Module, goal: Goal, source: Source, held: Source | None, o
     return Epoch(total, nll, accuracy, held_nll, held_accuracy, 0.0)
 
 
-def _levels_to_the_user() -> int:
+def levels_to_the_user() -> int:
     """How far up the first call stands that is not of this library: that line is what a warning should name."""
     frame, levels = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "posterity":
@@ -293,7 +293,7 @@ def _polished(model: nn.Module, goal: Goal, source: Source, where: torch.device,
             f"training ended {left / source.count:.2g} nats an example and unit of weight away from a flat place: more "
             "polish_steps, or a stronger prior, would bring it to the mode.",
             NotAtMode,
-            stacklevel=_levels_to_the_user(),
+            stacklevel=levels_to_the_user(),
         )
     value, nll, accuracy = goal.seen[-1]
     return Epoch(value, nll, accuracy, math.nan, math.nan, math.nan), left

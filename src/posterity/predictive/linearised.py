@@ -45,7 +45,8 @@ def linearised(
     mean = outputs.double().reshape(len(outputs), -1)
     if outputs.ndim > 2 and isinstance(likelihood, Categorical):
         mean, covariance = _by_position(mean, covariance, outputs.shape[-1])
-    prediction = from_moments([Moments(1.0, mean, covariance, calibration)], likelihood, kind, samples, generator)
+    moments = Moments(1.0, mean, covariance, calibration, usual=calibration.usual)
+    prediction = from_moments([moments], likelihood, kind, samples, generator)
     draws = normal_draws(mean, calibration.tau * covariance, samples, generator) if keep else None
     return _shaped(prediction, outputs, draws).to(outputs.dtype)
 

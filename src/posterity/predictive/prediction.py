@@ -11,7 +11,10 @@ from torch import Tensor
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.errors import BadData
-from posterity.kernel import Link, Moments, link, normal_draws
+from posterity.kernel import Link, Moments, link, normal_draws, spread
+
+FAR = 10.0
+"""How many times the largest variance at known inputs is beyond all that is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,8 @@ class Prediction:
     """[draws, examples, ...]: outputs per draw, if asked for."""
     unknown: Tensor | None = None
     """A score for inputs unlike the training data, from the covariance as it is, without any temperature: the entropy of classes,
-    or the variance of a regression's outputs. The larger, the stranger."""
+    or the variance of a regression's outputs. The larger, the stranger. Entropy ends at log C; where a fit knows the variances
+    of its outputs at known inputs, the log of how far this one's is beyond ten times the largest of them is added."""
 
     def to(self, dtype: torch.dtype) -> Prediction:
         """The same in another precision, float32 at least."""
@@ -108,13 +112,14 @@ def from_moments(
         return _regression(moments, likelihood)
     entropy = binary_entropy if isinstance(likelihood, Bernoulli) else categorical_entropy
     probs, unknown, logits = (torch.zeros_like(moments[0].mean) for _ in range(3))
-    within = torch.zeros_like(entropy(probs))
+    within, beyond = (torch.zeros_like(entropy(probs)) for _ in range(2))
     shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
     for m, strange in zip(moments, shares, strict=True):
         if strange > 0:
             # Scores for unknown inputs want the covariance as it is: the temperature is for probabilities.
             closed = "probit" if kind == "sampled" else kind
             unknown = unknown + strange / sum(shares) * link(m.mean, m.covariance, likelihood, closed)
+            beyond = beyond + strange / sum(shares) * _beyond(m, likelihood)
         if m.weight == 0:
             continue
         tau, t = m.calibration.tau, m.calibration.temperature
@@ -127,7 +132,18 @@ def from_moments(
     total = entropy(probs)
     # A closed form beside sampled draws can leave a hair below zero.
     epistemic, aleatoric = (total - within).clamp_min(0), torch.minimum(within, total)
-    return Prediction(probs, epistemic, aleatoric, likelihood, logits, unknown=entropy(unknown))
+    return Prediction(probs, epistemic, aleatoric, likelihood, logits, unknown=entropy(unknown) + beyond)
+
+
+def _beyond(m: Moments, likelihood: Likelihood) -> Tensor:
+    """ln of how many times wider outputs are than any that are known; zero for all but inputs very far away.
+
+    Far along a ray the mean and the deviation of a ReLU network's logits grow alike. Their ratio, and with it the entropy, comes
+    to rest anywhere between 0 and log C, while the variance grows on. Nearer by, the variance says little: large signals have
+    large variances, known or not.
+    """
+    wide = spread(m.covariance, likelihood)
+    return torch.zeros_like(wide) if not m.usual else (wide / (FAR * m.usual)).clamp_min(1).log()
 
 
 def _regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Prediction:

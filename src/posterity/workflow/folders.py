@@ -51,7 +51,7 @@ class Remembered:
     """What a manifest has to say of a fit, beside the files, for it to predict again."""
 
     likelihood: Likelihood
-    calibration: tuple[float, float]
+    calibration: tuple[float, ...]
     in_function_space: bool
     """Whether predictions come from the exact posterior of few examples, which needs them."""
     count: int
@@ -63,8 +63,7 @@ class Remembered:
     @classmethod
     def of(cls, fit: Fit, count: int, classes: Sequence[str] = (), head: Any = None, seed: int = 0) -> Remembered:
         """What to remember of a fit."""
-        calibration = (fit.calibration.tau, fit.calibration.temperature)
-        return cls(fit.likelihood, calibration, fit.function is not None, count, tuple(classes), head, seed)
+        return cls(fit.likelihood, fit.calibration.numbers, fit.function is not None, count, tuple(classes), head, seed)
 
 
 def save_parts(folder: Path, fit: Fit, given: Gaussian | None, pair: tuple[Tensor, Tensor] | None) -> None:
@@ -106,7 +105,8 @@ def open_parts(folder: Path, model: nn.Module, known: Remembered) -> Fit:
     if not known.in_function_space or pair is None:
         # Curvature is no part of what predicts or certifies: what a fit of many examples needs is its posterior.
         nothing = Curvature({}, 0.0, known.count, EKFAC(), known.likelihood)
-        calibration = Calibration(*known.calibration)
+        tau, temperature, *usual = known.calibration
+        calibration = Calibration(tau, temperature, *usual)
         return Fit(model, prior, posterior, nothing, Scales(), None, known.likelihood, None, calibration)
     likelihood = GaussianNoise() if isinstance(known.likelihood, GaussianNoise) else known.likelihood
     weights = {k: v.clone() for k, v in model.state_dict().items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from posterity.blocks import Selection, evaluating
 from posterity.checks import admitted, check_estimator, check_network
 from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Batch, batches
-from posterity.errors import BadData
+from posterity.errors import BadData, Memorised
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
-from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
+from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise, spread
 from posterity.kernel.leave_one_out import TAUS, without_themselves
 from posterity.laplace import Scales, isotropic, tune_strength, update
+from posterity.laplace.train import levels_to_the_user
 from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.linearised import output_moments
 from posterity.workflow.fit import Fit
@@ -29,6 +31,11 @@ log = logging.getLogger("posterity")
 
 LOOKED_AT = 500
 """Training examples that the width of a posterior is chosen by."""
+NARROW = 0.1
+"""How much of the width that its own examples allow a posterior keeps where they cannot tell more (benchmarks/memorised.py)."""
+MEMORISED, CLOSE = 0.1, 0.01
+"""Mean NLL of a classifier's own training targets, and the share of a regression's variance that is left, below which it knows
+them by heart."""
 
 
 def posterior(
@@ -56,9 +63,9 @@ def posterior(
 
     The prior is isotropic around zero; its precision is the one of greatest evidence unless it is given. The width and softness
     of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; a posterior that
-    is too wide for its own data is narrowed first. A network that has learned its examples by heart says little of itself
-    there: where there is no reason for other predictions they are the network's own, only `.unknown` uses the covariance, and
-    a warning says so. Validation data mends that.
+    is too wide for its own data is narrowed first. A network that has memorised its examples says little of itself there. Where
+    they give no reason for other predictions than the network's own, classes get a narrow posterior, a tenth of what its
+    examples allow, numbers the network's own prediction, and a `Memorised` warning says so. Validation data mends that.
 
     Args:
         model: a trained network. It is not changed.
@@ -80,6 +87,9 @@ def posterior(
 
     Raises:
         UnsupportedLayer: if a trainable layer cannot become a block; leave it out with `blocks`.
+
+    Warns:
+        Memorised: if there is no validation data and the training data cannot tell how sure to be.
 
     Example:
         >>> fit = pt.posterior(model, train_loader)
@@ -246,20 +256,42 @@ def calibrated(
     if not means:
         return Calibration()
     left_out, answers = LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
+    usual = None if isinstance(likelihood, GaussianNoise) else float(spread(left_out.covariance, likelihood).max())
     if validation is not None:
-        return calibrate(left_out, likelihood, answers, link)[0]
+        return replace(calibrate(left_out, likelihood, answers, link)[0], usual=usual)
     share = _believable(left_out, likelihood)
     found = Calibration(0.0, 1.0)
     if share:
         narrow = LeftOut(left_out.mean, share * left_out.covariance)
         found = calibrate(without_themselves(narrow, likelihood, answers), likelihood, answers, link)[0]
         found = Calibration(share * found.tau, found.temperature)
-    if not found.tau and found.temperature == 1:
-        log.warning(
-            "predictions are the network's own, and only `.unknown` uses the posterior: the training data gives no reason for "
-            "other ones. Examples that were not trained on, as validation=(x, y), may."
-        )
-    return found
+    if found.temperature == 1 and found.tau <= NARROW * share and _by_heart(left_out, likelihood, answers):
+        found = _undecided(likelihood, share)
+    elif not found.tau and found.temperature == 1:
+        log.warning("predictions are the network's own: the training data gives no reason for other ones.")
+    return replace(found, usual=usual)
+
+
+def _by_heart(seen: LeftOut, likelihood: Likelihood, targets: torch.Tensor) -> bool:
+    """Whether outputs fit their targets so closely that little of what was left out could be surprising."""
+    if isinstance(likelihood, GaussianNoise):
+        targets = targets.to(seen.mean).view_as(seen.mean)
+        return bool((seen.mean - targets).square().mean() < CLOSE * targets.var(0, correction=0).mean())
+    return float(likelihood.nll(seen.mean, targets)) < MEMORISED * targets.numel()
+
+
+def _undecided(likelihood: Likelihood, share: float) -> Calibration:
+    """What is left where the training data gives no reason for any width, with a warning that says so."""
+    narrow = share > 0 and not isinstance(likelihood, GaussianNoise)
+    used = "A narrow posterior, a tenth of what they allow," if narrow else "The network's own prediction"
+    warnings.warn(
+        "the network fits its training examples as if it had memorised them, and they cannot tell how sure it should be of "
+        f"others. {used} is used. Give examples that were not trained on, pt.posterior(..., validation=(x, y)), or train "
+        "with pt.learn, which holds a part out.",
+        Memorised,
+        stacklevel=levels_to_the_user(),
+    )
+    return Calibration(NARROW * share if narrow else 0.0)
 
 
 def _believable(seen: LeftOut, likelihood: Likelihood) -> float:

@@ -44,8 +44,8 @@ from posterity.kernel.last_layer import (
     as_jacobian,
     features_of,
     gauss_newton,
-    left_out_some,
 )
+from posterity.kernel.leave_one_out import left_out_some
 from posterity.laplace import Scales, isotropic, update
 from posterity.workflow.few import SHARED, SIDE
 from posterity.workflow.fit import Fit

@@ -56,7 +56,7 @@ def save_estimator(estimator: Any, folder: Path, overwrite: bool) -> None:
         "held_out": int(estimator.n_held_out_),
         "target": [getattr(estimator, "target_mean_", 0.0), getattr(estimator, "target_scale_", 1.0)],
         "noise": getattr(fit.likelihood, "precision", None),
-        "calibration": [fit.calibration.tau, fit.calibration.temperature],
+        "calibration": list(fit.calibration.numbers),
         "in_function_space": fit.function is not None,
         "count": int(fit.curvature.count),
     }
@@ -101,9 +101,9 @@ def load_estimator(kind: type[Any], folder: Path, network: Callable[[int, int], 
         else:
             made.classes_ = _labels(found["classes"])
             names = tuple(str(name) for name in made.classes_)
-        tau, temperature = (float(value) for value in found["calibration"])
+        calibration = tuple(float(value) for value in found["calibration"])
         known = Remembered(
-            likelihood, (tau, temperature), bool(found["in_function_space"]), int(found["count"]), names, made.head
+            likelihood, calibration, bool(found["in_function_space"]), int(found["count"]), names, made.head
         )
         model = made.builder()(made.n_features_in_, len(names) or 1)
     made._given, made._examples = made.prior, read_examples(folder)

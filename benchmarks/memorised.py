@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 import posterity as pt
 from posterity.errors import Memorised
 from posterity.kernel import Calibration, calibrate
-from posterity.kernel.leave_one_out import LeftOut
+from posterity.kernel.linearised import LeftOut
 from posterity.lenet import lenet5
 from posterity.predictive.inputs import input_batches
 from posterity.predictive.linearised import output_moments

@@ -16,7 +16,7 @@ import torch
 
 import posterity as pt
 from posterity.curvature.batches import batches
-from posterity.kernel import Calibration, calibrate, log_predictive
+from posterity.kernel import Calibration, LeftOut, calibrate
 from posterity.kernel.variational import Inference, Laplace, Variational, infer
 from posterity.lenet import lenet5
 from posterity_studies.shared.priors import start_at
@@ -47,7 +47,7 @@ def row(source: str, target: str, seed: int, shots: int = 10, tested: int = 1000
         for batch in batches(task.test, 250):
             mean, covariance = posterior.moments(fit.function.jacobian(model, [batch]))
             for way, width in ways.items():
-                log_p = log_predictive(mean, covariance, pt.Categorical(), batch.targets, width)
+                log_p = LeftOut(mean, covariance).log_probs(pt.Categorical(), batch.targets, width)
                 nll[way] -= float(log_p.sum()) / len(task.test[1])
         found[name] = {
             **{way: round(value, 4) for way, value in nll.items()},

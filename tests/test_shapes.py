@@ -8,7 +8,7 @@ from beartype.roar import BeartypeException
 
 from posterity.algebra import scaled_identity
 from posterity.kernel import LeftOut
-from posterity.kernel.links import centred
+from posterity.kernel.latent import centred
 
 
 def test_a_function_given_other_shapes_than_it_says_raises():

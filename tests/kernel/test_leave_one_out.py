@@ -24,8 +24,7 @@ from posterity.kernel import (
     folds_of,
     stacked,
 )
-from posterity.kernel.choose import FLOORS
-from posterity.kernel.leave_one_out import TAUS, TEMPERATURES
+from posterity.kernel.choose import FLOORS, TAUS, TEMPERATURES
 from posterity.kernel.noise import NOISES
 
 

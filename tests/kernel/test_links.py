@@ -9,7 +9,7 @@ import torch
 
 import posterity as pt
 from posterity.kernel import link
-from posterity.kernel.links import LINKS
+from posterity.kernel.latent import LINKS
 
 
 def normals(classes: int, spread: float, n: int = 40) -> tuple[torch.Tensor, torch.Tensor]:

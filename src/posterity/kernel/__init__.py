@@ -1,26 +1,25 @@
 """Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
 
-from posterity.kernel.choose import averaged, choose, folds_of, stacked
+from posterity.kernel.choose import averaged, calibrate, choose, folds_of, stacked
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
-from posterity.kernel.latent import Latent
-from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate, downdate, log_predictive
+from posterity.kernel.latent import Latent, Link, centred, link, normal_draws, spread
 from posterity.kernel.linearised import (
-    AroundNetwork,
+    Calibration,
     Choice,
     FunctionPosterior,
     FunctionSpace,
+    LeftOut,
     Linearised,
     Member,
     Moments,
     Networks,
+    downdate,
 )
-from posterity.kernel.links import Link, centred, link, normal_draws, spread
 from posterity.kernel.noise import Noise, choose_noise, residual_noise
 from posterity.kernel.variational import Inference, Laplace, Variational
 
 __all__ = [
-    "AroundNetwork",
     "BlockFrame",
     "Calibration",
     "Choice",
@@ -51,7 +50,6 @@ __all__ = [
     "folds_of",
     "jacobian",
     "link",
-    "log_predictive",
     "normal_draws",
     "outputs_at",
     "residual_noise",

@@ -15,14 +15,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, Inconsistent
 from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
-from posterity.kernel.leave_one_out import Calibration, LeftOut, calibrate
-from posterity.kernel.linearised import Choice, FunctionPosterior, Linearised, Member, Networks
-from posterity.kernel.links import Link
+from posterity.kernel.latent import Link
+from posterity.kernel.linearised import (
+    Calibration,
+    Choice,
+    FunctionPosterior,
+    LeftOut,
+    Linearised,
+    Member,
+    Networks,
+)
 from posterity.kernel.variational import Inference, Variational, infer
 
 Criterion = Literal["loo", "elbo", "evidence"]
+TEMPERATURES = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""Of the probabilities. Below one they would be sharper than the network's own, which overfits few examples."""
+TAUS = (0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+"""Multiples of the posterior covariance; 0 is the network at its mode."""
 FOLDS = 5
 MEMBERS = 4
 """The most posteriors of an average: each costs its own kernel at every prediction."""
@@ -173,6 +185,26 @@ class _Search:
         except DidNotConverge:
             return member
         return self._member(member.posterior, left_out)
+
+
+def calibrate(
+    left_out: LeftOut,
+    likelihood: Likelihood,
+    targets: Tensor,
+    kind: Link = "probit",
+    taus: Sequence[float] = TAUS,
+    temperatures: Sequence[float] = TEMPERATURES,
+) -> tuple[Calibration, float, int]:
+    """The (τ, T) of least leave-one-out NLL on a grid declared in advance, that NLL, and the size of the grid."""
+    if isinstance(likelihood, GaussianNoise):
+        temperatures = (1.0,)
+    scored = [
+        (left_out.nll(likelihood, targets, Calibration(tau, t), kind), Calibration(tau, t))
+        for tau in taus
+        for t in temperatures
+    ]
+    least, best = min(scored, key=lambda pair: pair[0])
+    return best, least, len(scored)
 
 
 def _distinct(members: Sequence[Member]) -> list[Member]:

@@ -18,8 +18,7 @@ from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, TooLarge
 from posterity.kernel.kernels import Shared, Strength
 from posterity.kernel.latent import CoupledLatent, coupled_mode, symmetric
-from posterity.kernel.leave_one_out import LeftOut, downdate
-from posterity.kernel.linearised import FunctionPosterior, Linearised
+from posterity.kernel.linearised import FunctionPosterior, LeftOut, Linearised, downdate
 
 SIDE = 3000
 """The largest n·C."""

@@ -13,7 +13,7 @@ from posterity.curvature import Categorical, Likelihood
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel import Calibration, Link
-from posterity.kernel.links import LINKS
+from posterity.kernel.latent import LINKS
 from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.jvp import by_derivatives
 from posterity.predictive.linearised import linearised

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from posterity.blocks import Block, evaluating, find_blocks, named, read_blocks
@@ -16,12 +17,13 @@ from posterity.curvature.batches import Batch, batches
 from posterity.errors import PosterityError, TooLarge, UnsupportedNetwork
 from posterity.gaussian import Gaussian
 from posterity.kernel import (
-    AroundNetwork,
     BlockFrame,
     Calibration,
     Choice,
+    FunctionPosterior,
     FunctionSpace,
     Inference,
+    Jacobian,
     Linearised,
     Link,
     Member,
@@ -119,6 +121,15 @@ def around_prior(
         return _regression(linearised, blocks, point, frames, link, shares)
     choice = choose(linearised, criterion, groups, link, shares, inference)
     return FunctionSpace(blocks, point, frames, choice, likelihood, link)
+
+
+@dataclass(frozen=True, eq=False)
+class AroundNetwork(FunctionPosterior):
+    """The same covariance around what the network itself says: training need not have arrived at the mode for that."""
+
+    def moments(self, new: Jacobian) -> tuple[Float[Tensor, "m outputs"], Float[Tensor, "m outputs outputs"]]:
+        _, covariance = super().moments(new)
+        return new.outputs.double(), covariance
 
 
 def around_mode(

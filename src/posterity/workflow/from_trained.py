@@ -19,7 +19,8 @@ from posterity.errors import BadData, Memorised
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
 from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise, spread
-from posterity.kernel.leave_one_out import TAUS, without_themselves
+from posterity.kernel.choose import TAUS
+from posterity.kernel.linearised import without_themselves
 from posterity.laplace import Scales, isotropic, tune_strength, update
 from posterity.laplace.train import levels_to_the_user
 from posterity.predictive.inputs import Inputs, input_batches

@@ -45,7 +45,7 @@ from posterity.kernel.last_layer import (
     features_of,
     gauss_newton,
 )
-from posterity.kernel.leave_one_out import left_out_some
+from posterity.kernel.linearised import left_out_some
 from posterity.laplace import Scales, isotropic, update
 from posterity.workflow.few import SHARED, SIDE
 from posterity.workflow.fit import Fit

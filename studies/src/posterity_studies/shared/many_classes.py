@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from posterity.kernel.leave_one_out import TAUS, TEMPERATURES
-from posterity.kernel.links import PROBIT
+from posterity.kernel.choose import TAUS, TEMPERATURES
+from posterity.kernel.latent import PROBIT
 from posterity_studies.shared.softmax_regression import Refits, Span, descend, fit
 
 LOW, HIGH = -6, 10

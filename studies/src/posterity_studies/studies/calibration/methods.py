@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posterity.curvature import KFOC, estimate
 from posterity.gaussian import Gaussian
-from posterity.kernel.links import PROBIT
+from posterity.kernel.latent import PROBIT
 from posterity.laplace import isotropic, update
 from posterity.predictive.inputs import input_batches
 from posterity.predictive.linearised import output_moments

@@ -65,6 +65,7 @@ def test_curvature_stands_for_all_that_the_network_was_trained_on(small, tmp_pat
 
 def test_a_stopped_run_goes_on(small, monkeypatch, tmp_path):
     monkeypatch.setattr(partial, "SECONDS", 0.0)
+    monkeypatch.setattr(partial, "RATIO", 0)
     path = tmp_path / "prior.safetensors"
     whole = imagenet_prior.learn(tmp_path / "whole.safetensors", 6, 8, "kfac", batch_size=2)
     kept = partial.Partial.keep

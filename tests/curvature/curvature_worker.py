@@ -103,14 +103,14 @@ def resumed(rank: int, folder: str) -> dict[str, torch.Tensor]:
                 raise CutError
             yield part
 
-    partial.SECONDS = 0.0
+    partial.SECONDS, partial.RATIO = 0.0, 0
     options = {"checkpoint": f"{folder}/sums", "progress": False}
     with contextlib.suppress(CutError):
         # Both stop, one batch apart, before any of them meets the other.
         estimate(case("conv", n=8).model, until(4 + rank), KFAC(Exact()), **options)
     kept = sorted(path.name for path in Path(folder).glob("sums*"))
     result = estimate(case("conv", n=8).model, parts, KFAC(Exact()), **options)
-    partial.SECONDS = 60.0
+    partial.SECONDS, partial.RATIO = 60.0, 20
     return dense(result) | {"kept": torch.tensor(len([name for name in kept if f"{rank + 1}-of-2" in name]))}
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from posterity.curvature import EKFAC, KFAC, Bernoulli, Dense, Diagonal, Empirical, Exact, GaussianNoise, estimate
+from posterity.curvature.batches import Workers, batch_count, batches
 from posterity.errors import BadData, NoData
 
 X, Y = data("mlp")
@@ -176,3 +177,11 @@ def test_one_output_may_come_with_targets_of_one_dimension():
         second = estimate(case("one output").model, (x, y[:, None]), Dense(Exact()), likelihood, progress=False)
         assert first.nll == second.nll
         assert torch.equal(first["0"].dense(), second["0"].dense())
+
+
+@pytest.mark.parametrize("form", [(X, Y), TensorDataset(X, Y), DataLoader(TensorDataset(X, Y), batch_size=3)])
+def test_a_worker_counts_the_batches_of_its_own_share(form):
+    for rank in range(2):
+        workers = Workers(rank, 2)
+        assert batch_count(form, 3, workers) == len(list(batches(form, 3, workers)))
+    assert batch_count(form, 3) == -(-len(X) // 3)

@@ -25,6 +25,7 @@ BATCHES = 4
 @pytest.fixture(autouse=True)
 def at_every_batch(monkeypatch):
     monkeypatch.setattr(partial, "SECONDS", 0.0)
+    monkeypatch.setattr(partial, "RATIO", 0)
 
 
 class Cut(Exception):

@@ -186,14 +186,13 @@ def batches(data: Data, batch_size: int, workers: Workers | None = None) -> Iter
                 yield batch
 
 
-def batch_count(data: Data, batch_size: int) -> int | None:
-    """How many batches there are, where that is known."""
-    if is_pair(data):
-        return -(-len(data[0]) // batch_size)
-    length = _length(data)
-    if length is not None and isinstance(data, Dataset):
-        return -(-length // batch_size)
-    return length
+def batch_count(data: Data, batch_size: int, workers: Workers | None = None) -> int | None:
+    """How many batches this worker's share has, where that is known."""
+    count = -(-len(data[0]) // batch_size) if is_pair(data) else _length(data)
+    if count is not None and isinstance(data, Dataset):
+        count = -(-count // batch_size)
+    workers = workers or Workers.here()
+    return count if count is None or is_sharded(data) else len(range(workers.rank, count, workers.size))
 
 
 def check_data(data: Data) -> None:

@@ -15,7 +15,9 @@ from posterity.errors import BadCheckpoint, MissingFolder
 from posterity.files import read_state, room_for, write_state
 
 SECONDS = 60.0
-"""Of work that a kill loses at most, beside the batch it falls into."""
+"""Of work that a kill loses at most, beside the batch it falls into; more where writing takes long."""
+RATIO = 20
+"""Times as long as the last writing took, until the next one: on a busy machine or a slow disk, work is not to be all writing."""
 KEYS = (
     "settings",
     "phase",
@@ -43,7 +45,7 @@ class Partial:
         if workers.size > 1:
             name = name.with_name(f"{name.name}.{workers.rank + 1}-of-{workers.size}")
         self.path, self.settings = name, dict(settings)
-        self.written = time.monotonic()
+        self.written, self.pause = time.monotonic(), SECONDS
         if not name.parent.is_dir():
             raise MissingFolder(f"the folder {name.parent} of the checkpoint does not exist: make it first.")
         self.found = self._read()
@@ -51,12 +53,14 @@ class Partial:
 
     def keep(self, state: Callable[[], Mapping[str, Any]]) -> None:
         """Write what there is, unless that was done a short while ago."""
-        if time.monotonic() - self.written < SECONDS:
+        begin = time.monotonic()
+        if begin - self.written < self.pause:
             return
         whole = {"settings": self.settings, **state()}
         with room_for(self.path, _size(whole)):
             write_state(self.path, whole)
         self.written = time.monotonic()
+        self.pause = max(SECONDS, RATIO * (self.written - begin))
 
     def check_same(self, hashes: Tensor | None, number: int) -> None:
         """That a batch which is skipped is one of those in the file."""

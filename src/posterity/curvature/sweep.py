@@ -130,7 +130,7 @@ def estimate(
             if phase > pass_over.phase:
                 pass_over.next_phase(workers)
             share = batches(data, batch_size, workers)
-            total = batch_count(data, batch_size)
+            total = batch_count(data, batch_size, workers)
             for batch in track(share, total, f"curvature ({type(estimator).__name__})", progress):
                 pass_over.take(batch)
     result = pass_over.result(data, workers, at)

@@ -15,6 +15,7 @@ from posterity.kernel.linearised import (
     Moments,
     Networks,
     downdate,
+    moments_of,
 )
 from posterity.kernel.noise import Noise, choose_noise, residual_noise
 from posterity.kernel.variational import Inference, Laplace, Variational
@@ -50,6 +51,7 @@ __all__ = [
     "folds_of",
     "jacobian",
     "link",
+    "moments_of",
     "normal_draws",
     "outputs_at",
     "residual_noise",

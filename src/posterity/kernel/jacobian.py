@@ -112,8 +112,8 @@ class Rows:
             part = slice(i, i + step)
             # For every output row of the block the inputs meet in a metric of their own.
             inner = (self.a[None] * weights[part, None, :].to(self.a)) @ other.a.mT  # rows n m
-            left = torch.einsum("nci,inm->mnci", self.s[:, :, part], inner).reshape(m, n * c, -1)
-            total += left @ other.s[:, :, part].mT
+            left = inner.permute(2, 1, 0).contiguous()[:, :, None] * self.s[None, :, :, part]
+            total += left.view(m, n * c, -1) @ other.s[:, :, part].mT
         return total.view(m, n, c, c).permute(1, 2, 0, 3)
 
     def shared_gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:

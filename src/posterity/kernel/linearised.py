@@ -309,15 +309,7 @@ class FunctionSpace:
 
     def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> list[Moments]:
         """Each member's normal outputs, and those of the loose posterior that scores unknown inputs. A batch at a time."""
-        parts = zip(*(self._moments(model, batch) for batch in inputs), strict=True)
-        return [
-            replace(
-                members[0],
-                mean=torch.cat([m.mean for m in members]),
-                covariance=torch.cat([m.covariance for m in members]),
-            )
-            for members in parts
-        ]
+        return _joined(self._moments(model, batch) for batch in inputs)
 
     def _moments(self, model: nn.Module, batch: Batch) -> list[Moments]:
         new, loose = self.jacobian(model, [batch]), self.choice.loose
@@ -343,6 +335,19 @@ class FunctionSpace:
     def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
         """Outputs at the point of linearisation, and how they depend on the weights."""
         return jacobian(model, self.blocks, self.point, self.frames, inputs)
+
+
+def moments_of(networks: Networks, model: nn.Module, inputs: Iterable[Batch]) -> list[Moments]:
+    """Each trained network's outputs, without any variance."""
+    return _joined(list(_of_networks(networks, model, batch)) for batch in inputs)
+
+
+def _joined(batches: Iterable[list[Moments]]) -> list[Moments]:
+    """The moments of several batches as those of one."""
+    return [
+        replace(parts[0], mean=torch.cat([m.mean for m in parts]), covariance=torch.cat([m.covariance for m in parts]))
+        for parts in zip(*batches, strict=True)
+    ]
 
 
 def _of_networks(networks: Networks, model: nn.Module, batch: Batch) -> Iterator[Moments]:

@@ -10,13 +10,15 @@ from torch import nn
 
 from posterity.blocks import evaluating
 from posterity.curvature import Curvature, Data, Likelihood
+from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
-from posterity.kernel import Calibration, Choice, FunctionSpace
+from posterity.kernel import Calibration, Choice, FunctionSpace, Link, Moments, Networks, moments_of
 from posterity.laplace import History, Scales
 from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
 from posterity.predictive.inputs import Inputs, input_batches
+from posterity.predictive.linearised import output_moments
 from posterity.predictive.prediction import from_moments
 
 
@@ -26,7 +28,7 @@ class Fit:
 
     Two posteriors stand side by side. `function` speaks of outputs: exact for few examples, and what `predict` uses where it is
     there. `posterior` is a Gaussian over weights: for files, for the next task's prior, and for certificates, which
-    speak of networks drawn from it.
+    speak of networks drawn from it. Without a prior, predictions of classes are those of trained `networks`.
     """
 
     model: nn.Module
@@ -39,6 +41,8 @@ class Fit:
     function: FunctionSpace | None = None
     calibration: Calibration = Calibration()  # noqa: RUF009 (frozen)
     """How wide and how soft the predictive of `posterior` is, where there is no posterior in function space."""
+    networks: Networks | None = None
+    """Trained networks that predictions are averaged over, where there is no posterior in function space."""
 
     @property
     def choice(self) -> Choice | None:
@@ -70,17 +74,30 @@ class Fit:
         Example:
             >>> fit.predict(x).probs
         """
-        if self.function is not None and method is None and not options:
+        if method is None and not options and (self.function is not None or self.networks is not None):
             check_frozen(self.posterior, self.model)
-            inputs = input_batches(x, batch_size, next(self.model.parameters()).device)
+            like = next(self.model.parameters())
+            inputs = input_batches(x, batch_size, like.device)
             with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
-                moments = self.function.moments(self.model, inputs)
-                found = from_moments(moments, self.function.likelihood, self.function.link, generator=generator)
-                return found.to(next(self.model.parameters()).dtype)
+                moments = self._moments(inputs)
+                kind: tuple[Likelihood, Link] = (self.likelihood, "probit")
+                if self.function is not None:
+                    kind = (self.function.likelihood, self.function.link)
+                return from_moments(moments, *kind, generator=generator).to(like.dtype)
         given: dict[str, Any] = {"batch_size": batch_size, "generator": generator} | options
         if method != "sampled":
             given = {"calibration": self.calibration} | given
         return predict(self.model, self.posterior, x, self.likelihood, method=method or "linearised", **given)
+
+    def _moments(self, inputs: list[Batch]) -> list[Moments]:
+        """Normal outputs of all that is averaged over."""
+        if self.function is not None:
+            return self.function.moments(self.model, inputs)
+        assert self.networks is not None
+        # Trained networks say nothing of inputs unlike all others: that is left to the posterior.
+        found = [output_moments(self.model, self.posterior, batch) for batch in inputs]
+        mean, covariance = torch.cat([m for m, _ in found]).double(), torch.cat([c for _, c in found])
+        return [Moments(0.0, mean, covariance, Calibration(), 1.0), *moments_of(self.networks, self.model, inputs)]
 
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.

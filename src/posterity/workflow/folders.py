@@ -73,12 +73,7 @@ def save_parts(folder: Path, fit: Fit, given: Gaussian | None, pair: tuple[Tenso
     save_weights(fit.model, folder)
     if given is not None:
         given.save(folder / "given.safetensors")
-    if fit.function is None:
-        return
-    if pair is None:
-        raise BadFitFolder("the exact posterior of few examples is computed from them again: they have to be given.")
-    save_arrays({"x": pair[0], "y": pair[1]}, folder / "examples.safetensors")
-    networks = fit.function.choice.networks
+    networks = fit.networks if fit.function is None else fit.function.choice.networks
     if networks is not None:
         arrays = {
             f"{i}/{name}": value for i, (_, blocks) in enumerate(networks.weights) for name, value in blocks.items()
@@ -88,6 +83,11 @@ def save_parts(folder: Path, fit: Fit, given: Gaussian | None, pair: tuple[Tenso
         arrays["numbers"] = torch.tensor(numbers, dtype=torch.float64)
         arrays["shares"] = torch.tensor([share for share, _ in networks.weights], dtype=torch.float64)
         save_arrays(arrays, folder / "networks.safetensors")
+    if fit.function is None:
+        return
+    if pair is None:
+        raise BadFitFolder("the exact posterior of few examples is computed from them again: they have to be given.")
+    save_arrays({"x": pair[0], "y": pair[1]}, folder / "examples.safetensors")
     if fit.function.folds is not None:
         arrays = {f"{i}/{name}": m for i, other in enumerate(fit.function.siblings) for name, m in other.point.items()}
         trained_with = fit.function.siblings[0].choice.best.posterior.of.likelihood
@@ -107,7 +107,8 @@ def open_parts(folder: Path, model: nn.Module, known: Remembered) -> Fit:
         nothing = Curvature({}, 0.0, known.count, EKFAC(), known.likelihood)
         tau, temperature, *usual = known.calibration
         calibration = Calibration(tau, temperature, *usual)
-        return Fit(model, prior, posterior, nothing, Scales(), None, known.likelihood, None, calibration)
+        like = known.likelihood
+        return Fit(model, prior, posterior, nothing, Scales(), None, like, None, calibration, _networks(folder))
     likelihood = GaussianNoise() if isinstance(known.likelihood, GaussianNoise) else known.likelihood
     weights = {k: v.clone() for k, v in model.state_dict().items()}
     seed = torch.Generator().manual_seed(known.seed)

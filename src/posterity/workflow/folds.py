@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from posterity.bars import track
-from posterity.blocks import evaluating, find_blocks, named
-from posterity.curvature import GaussianNoise, Likelihood
+from posterity.blocks import evaluating
+from posterity.curvature import GaussianNoise
 from posterity.curvature.batches import Batch
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
@@ -53,16 +53,6 @@ class Siblings:
     """Which of the others has not seen an example."""
     precision: float = math.nan
     """Of the isotropic prior that they were trained under."""
-
-
-def suits(model: nn.Module, prior: Gaussian, likelihood: Likelihood) -> bool:
-    """Whether it is a regression by a small network, and nothing but the weights of its blocks would have to be trained."""
-    if not isinstance(likelihood, GaussianNoise) or sum(p.numel() for p in model.parameters()) > LARGEST:
-        return False
-    blocks = find_blocks(model, named(prior.mean))
-    inside = {full for block in blocks.values() for full in block.parameters.values()}
-    trained = {name for name, p in model.named_parameters() if p.requires_grad}
-    return trained <= inside and not any(getattr(module, "track_running_stats", False) for module in model.modules())
 
 
 def train_siblings(

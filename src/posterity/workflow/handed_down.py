@@ -6,7 +6,6 @@ nobody can tell in advance: so both are there, and examples that were left out d
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -17,34 +16,28 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.bars import track
-from posterity.blocks import evaluating, find_blocks, named, read_blocks, write_blocks
+from posterity.blocks import find_blocks, named, write_blocks
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
-from posterity.curvature.batches import Batch, Workers
-from posterity.curvature.provenance import Provenance, sign
-from posterity.errors import NotFinite
+from posterity.curvature.batches import Workers
+from posterity.curvature.provenance import Provenance, past_of, sign
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen, with_frozen
 from posterity.kernel import (
-    Calibration,
     FunctionSpace,
     Inference,
-    LeftOut,
     Link,
     Networks,
     Strength,
-    calibrate,
-    folds_of,
-    outputs_at,
     stacked,
 )
-from posterity.kernel.choose import HALVES, Criterion
+from posterity.kernel.choose import Criterion
 from posterity.kernel.jacobian import Rows
 from posterity.kernel.kernels import FLOORS
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
-from posterity.laplace.prior import PriorPenalty, head_name
+from posterity.laplace.prior import head_name
 from posterity.workflow.few import SHARED, SIDE, Examples, around_prior, fits, gather, strength_of
 from posterity.workflow.fit import Fit
+from posterity.workflow.fold_networks import EXAMPLES, FROM_PRIOR, suits, trained_networks
 
 log = logging.getLogger("posterity")
 Head = Literal["keep", "new"]
@@ -52,8 +45,6 @@ RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 9))
 """How much larger a new head's rows may be than those of the prior's: a finite grid, which certificates pay for."""
 POLISH = 100
 """Steps of L-BFGS that end the training of few examples."""
-STEPS, LR, DROPPED = 100, 2e-3, 0.5
-"""Of Adam on all examples at once, with dropout in front of linear layers: without it a hundred examples are soon overfitted."""
 
 
 class HandedDown:
@@ -116,6 +107,16 @@ class HandedDown:
         if found is None or not fits(found.count, found.outputs, self.new_head is not None):
             return None
         return found
+
+    def untouched(self) -> Examples | None:
+        """All examples, where the network is small and as torch starts it, and they are few and the same at each reading."""
+        if Workers.here().size > 1 or not suits(self.model, self.prior):
+            return None
+        past = past_of(self.model)
+        if not past.is_known or past.count:
+            return None
+        found = gather(self.model, self.data, self.likelihood, self.batch_size, EXAMPLES)
+        return found if found is not None and self.seen.is_known else None
 
     def from_few(
         self,
@@ -181,7 +182,9 @@ class HandedDown:
         assert strength is not None
         strength = replace(strength, floor=min(strength.floor, FLOORS[-1]))
         prior = self.at_strength(space, strength)
-        return trained_networks(self.model, prior, few, self.likelihood, groups, space.link, progress)
+        return trained_networks(
+            self.model, prior, few, self.likelihood, FROM_PRIOR, groups, space.link, progress=progress
+        )
 
     def at_strength(self, space: FunctionSpace, strength: Strength) -> Gaussian:
         """The prior with the numbers that were chosen, for a network with weights of its own.
@@ -237,75 +240,3 @@ def signed(posterior: Gaussian, model: nn.Module, history: History | None, class
     names = () if classes is None else tuple(classes)
     card = replace(posterior.card, seed=seed, classes=names, provenance=seen)
     return with_frozen(replace(posterior, card=card), model)
-
-
-def trained_networks(
-    model: nn.Module,
-    prior: Gaussian,
-    examples: Examples,
-    likelihood: Likelihood,
-    groups: Tensor | None = None,
-    link: Link = "probit",
-    progress: bool = True,
-) -> Networks | None:
-    """Networks trained from the prior's mean: one on all examples, and one without each fold; None if training diverges.
-
-    What was left out scores them and chooses their temperature. The first has seen more and has no score of its own: it counts as
-    much as the others together.
-    """
-    whole, targets = Batch.joined(examples.inputs), examples.targets
-    folds = folds_of(targets, groups).to(targets.device)
-    parts = folds.unique().tolist()
-    outputs = torch.empty(len(targets), examples.outputs, dtype=torch.float64, device=targets.device)
-    networks = []
-    try:
-        with evaluating(model):
-            for fold in track([None, *parts], len(parts) + 1, "networks", progress):
-                if fold is None:
-                    networks.append((0.5, _train(model, prior, whole, likelihood)))
-                    continue
-                kept, out = (folds != fold).nonzero().flatten(), (folds == fold).nonzero().flatten()
-                networks.append((0.5 / len(parts), _train(model, prior, whole.rows(kept), likelihood)))
-                outputs[out] = outputs_at(model, networks[-1][1], whole.rows(out)).double()
-    except NotFinite:
-        return None
-    certain = outputs.new_zeros(*outputs.shape, outputs.shape[1])
-    left_out = LeftOut(outputs, certain)
-    calibration, nll, _ = calibrate(left_out, likelihood, targets, link, taus=(0.0,))
-    log_probs = left_out.log_probs(likelihood, targets, calibration, link)
-    # Networks that are averaged, and one that has seen all examples, are softer than any that was scored.
-    count = len(targets) if groups is None else len(groups.unique())
-    shrunk = calibration.temperature ** (count / (count + HALVES))
-    return Networks(1.0, tuple(networks), Calibration(0.0, shrunk), nll, log_probs)
-
-
-def _train(model: nn.Module, prior: Gaussian, batch: Batch, likelihood: Likelihood) -> dict[str, Tensor]:
-    """Adam from the prior's mean with dropout, statistics of norm layers frozen; the same draws every time."""
-    twin = copy.deepcopy(model).eval()
-    prior.write_to(twin)
-    generator = torch.Generator().manual_seed(0)
-
-    def drop(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        kept = torch.rand(inputs[0].shape, generator=generator).to(inputs[0]) >= DROPPED
-        return inputs[0] * kept / (1 - DROPPED), *inputs[1:]
-
-    for module in twin.modules():
-        if isinstance(module, nn.Linear):
-            module.register_forward_pre_hook(drop)
-    blocks = find_blocks(twin, named(prior.mean))
-    inside = {full for block in blocks.values() for full in block.parameters.values()}
-    for name, p in twin.named_parameters():
-        p.requires_grad_(name in inside)
-    penalty = PriorPenalty(prior, twin)
-    parameters = [p for p in twin.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(parameters, LR)
-    with torch.enable_grad():
-        for _ in range(STEPS):
-            optimiser.zero_grad()
-            outputs, targets = likelihood.check(batch.outputs(twin), batch.targets)
-            loss = (likelihood.nll(outputs, targets) + penalty()) / batch.count
-            if not bool(torch.isfinite(loss)):
-                raise NotFinite("the loss of a network diverges.")
-            loss.backward()
-            optimiser.step()
-    return {name: matrix.detach() for name, matrix in read_blocks(twin, blocks).items()}

@@ -9,19 +9,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import named
+from posterity.blocks import find_blocks, named, write_blocks
 from posterity.checks import admitted
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Workers
 from posterity.curvature.provenance import past_of, sign, together
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, FunctionSpace, Inference, Link
-from posterity.laplace import Scales, isotropic, train, update
+from posterity.kernel import Calibration, FunctionSpace, Inference, Link, Networks
+from posterity.laplace import History, Scales, isotropic, train, update
 from posterity.laplace.run import split
 from posterity.pacbayes import tune
 from posterity.workflow.few import around_mode, too_large
 from posterity.workflow.fit import Fit
-from posterity.workflow.folds import PRECISIONS, around_siblings, suits, train_siblings
+from posterity.workflow.fold_networks import from_scratch, suits, trained_networks
+from posterity.workflow.folds import LARGEST, PRECISIONS, around_siblings, train_siblings
 from posterity.workflow.from_trained import calibrated
 from posterity.workflow.handed_down import HandedDown, Head, signed
 
@@ -58,8 +59,10 @@ def learn(
     validation data is needed. Networks trained from the prior's mean stand beside it, with a weight by how well they predict
     examples they had left out; the one that saw all examples is `fit.model`. Without a prior the posterior is taken around the
     trained network; for a regression by a small network, siblings that leave a fifth out each choose the strength of an isotropic
-    prior, the noise, and how wide to be. Many examples get a structured posterior around the trained network; a tenth of
-    them is held out, to stop training and to calibrate.
+    prior, the noise, and how wide to be. With up to 5,000 examples, a classifier that is new and not large is trained six times:
+    on all examples and without each fifth. Predictions are the average, as soft as left-out examples say, and `.unknown` comes
+    from the posterior around the first. More examples get a structured posterior around the trained network; a tenth of them
+    is held out, to stop training and to calibrate.
 
     Args:
         model: any `nn.Module` whose trainable layers can become blocks. It is trained in place.
@@ -117,24 +120,37 @@ def learn(
             training=options,
         )
     space: FunctionSpace | None = None
-    trained_with: Likelihood
+    networks: Networks | None = None
+    history: History | None = None
+    used, part, held = task.prior, data, None
+    trained_with: Likelihood = likelihood
     bounded = criterion in ("catoni", "mcallester")
     options = {"batch_size": batch_size, "progress": progress} | options
     # A network that is trained as the user says, or stopped by other data, has no siblings: they would be trained otherwise.
-    alone = prior is not None or criterion != "loo" or validation is not None or bool(training)
-    if few is not None and not alone and isinstance(likelihood, GaussianNoise) and suits(model, task.prior, likelihood):
+    free = criterion == "loo" and validation is None and not training and not task.learned
+    siblings = None
+    if free and isinstance(likelihood, GaussianNoise):
+        if few is not None and prior is None and suits(model, used, LARGEST):
+            siblings = train_siblings(model, few, likelihood, groups, progress)
+    elif free and (some := task.untouched()) is not None:
+        recipe, seed = from_scratch(some.count), int(torch.randint(2**31, (), generator=generator))
+        networks = trained_networks(model, used, some, likelihood, recipe, groups, link, seed, progress)
+    if siblings is not None:
         started = past_of(model)  # siblings begin at the network's own weights
-        siblings = train_siblings(model, few, likelihood, groups, progress)
         model.load_state_dict(siblings.network, strict=False)
         used = isotropic(model, siblings.precision)
         seen = used.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=task.seen)
         used = replace(used, card=replace(used.card, provenance=seen))
         sign(model, together([started, seen, task.seen]))
-        trained_with, history = siblings.noise, None
+        trained_with = siblings.noise
+        assert few is not None
+        assert isinstance(likelihood, GaussianNoise)
         space = around_siblings(model, used, siblings, few, likelihood, link)
-        part, held = data, None
+    elif networks is not None:
+        started, (_, weights) = past_of(model), networks.weights[0]
+        model.load_state_dict(write_blocks(find_blocks(model, named(weights)), weights), strict=False)
+        sign(model, together([started, used.provenance, task.seen]))
     else:
-        used = task.prior
         if few is not None:
             # Few examples are quick to train on, and what follows speaks of a mode: steps large enough to arrive at one.
             options = {"lr": FEW_LR} | options
@@ -161,11 +177,11 @@ def learn(
     if criterion in ("catoni", "mcallester"):
         numbers = tune(used, model, curvature, criterion).scales
     posterior = update(used, model, curvature, numbers)
-    calibration = Calibration()
-    if space is None and not bounded:
+    calibration = Calibration() if networks is None else networks.calibration
+    if space is None and networks is None and not bounded:
         calibration = calibrated(model, posterior, final, part, held, link, batch_size)
     posterior = signed(posterior, model, history, classes)
-    return Fit(model, used, posterior, curvature, numbers, history, final, space, calibration)
+    return Fit(model, used, posterior, curvature, numbers, history, final, space, calibration, networks)
 
 
 def adapt(

@@ -1,0 +1,205 @@
+"""Classes from scratch: six networks, one of which saw everything, averaged as softly as left-out examples say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+import posterity as pt
+from posterity.curvature.batches import Batch
+from posterity.kernel import Networks, folds_of, outputs_at
+from posterity.workflow import fold_networks
+from posterity.workflow.few import gather
+from posterity.workflow.folders import Remembered, open_parts, save_parts
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough for clouds of points."""
+    monkeypatch.setattr(fold_networks, "STEPS", 60)
+
+
+def clouds(n: int = 90, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Three classes that overlap."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % 3
+    return 1.2 * torch.eye(4)[y] + torch.randn(n, 4, generator=generator), y
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 30), nn.ReLU(), nn.Linear(30, 3))
+
+
+def fitted(model: nn.Module | None = None, data: Any = None, **options: Any) -> pt.Fit:
+    generator = torch.Generator().manual_seed(0)
+    return pt.learn(model or network(), data or clouds(), generator=generator, progress=False, **options)
+
+
+def networks_of(data: tuple[Tensor, Tensor], steps: int = 20) -> Networks:
+    model = network()
+    examples = gather(model, data, pt.Categorical(), 256, 1000)
+    assert examples is not None
+    recipe = replace(fold_networks.from_scratch(100), steps=steps)
+    found = fold_networks.trained_networks(
+        model, pt.isotropic(model), examples, pt.Categorical(), recipe, progress=False
+    )
+    assert found is not None
+    return found
+
+
+def test_a_network_knows_nothing_of_what_it_left_out() -> None:
+    x, y = clouds()
+    out = folds_of(y) == 2
+    before, after = networks_of((x, y)), networks_of((torch.where(out[:, None], x + 5, x), y))
+    for number, ((_, old), (_, new)) in enumerate(zip(before.weights, after.weights, strict=True)):
+        same = all(torch.equal(old[name], new[name]) for name in old)
+        assert same == (number == 3)  # the first saw everything; the fourth left fold 2 out
+
+
+def test_left_out_examples_score_the_networks_that_did_not_see_them() -> None:
+    x, y = clouds()
+    found, model = networks_of((x, y)), network()
+    folds = folds_of(y)
+    logits = torch.empty(len(x), 3)
+    for fold, (_, weights) in enumerate(found.weights[1:]):
+        out = folds == fold
+        logits[out] = outputs_at(model, weights, Batch((x[out],), {}, y[out], 0)).detach()
+    temperatures = torch.linspace(1, 5, 400)
+    least = min(float(nn.functional.cross_entropy(logits / t, y)) for t in temperatures)
+    assert least - 1e-6 <= found.nll <= least + 0.01
+
+
+def test_predictions_are_the_average_of_the_networks() -> None:
+    fit = fitted()
+    assert fit.networks is not None
+    assert fit.function is None
+    new = clouds(40, seed=1)[0]
+    batch = Batch((new,), {}, torch.zeros(40, dtype=torch.int64), 0)
+    t = fit.networks.calibration.temperature
+    expected = sum(share * (outputs_at(fit.model, w, batch) / t).softmax(-1) for share, w in fit.networks.weights)
+    torch.testing.assert_close(fit.predict(new).probs, expected.detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(fit.model(new), outputs_at(fit.model, fit.networks.weights[0][1], batch))
+    assert sum(share for share, _ in fit.networks.weights) == pytest.approx(1)
+
+
+def test_unknown_inputs_are_told_by_the_posterior() -> None:
+    fit = fitted()
+    near, far = fit.predict(clouds(60, seed=1)[0]).unknown, fit.predict(50 * torch.randn(60, 4)).unknown
+    assert near is not None
+    assert far is not None
+    assert pt.ood_auroc(near, far) > 0.9
+
+
+def test_they_are_better_than_one_network_trained_for_as_long() -> None:
+    x, y = clouds(60)
+    test = clouds(2000, seed=1)
+    fit = fitted(data=(x, y))
+    alone = network()
+    optimiser = torch.optim.Adam(alone.parameters(), 3e-3)
+    for _ in range(400):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(alone(x), y).backward()
+        optimiser.step()
+    plain = pt.score(alone(test[0]).softmax(-1).detach(), test[1]).nll
+    assert pt.score(fit.predict(test[0]).probs, test[1]).nll < plain - 0.02
+
+
+def test_a_saved_fit_predicts_the_same(tmp_path: Path) -> None:
+    fit = fitted()
+    save_parts(tmp_path, fit, None, None)
+    known = Remembered.of(fit, 90)
+    opened = open_parts(tmp_path, network(), known)
+    new = clouds(40, seed=1)[0]
+    for name in ("probs", "unknown", "epistemic"):
+        generators = (torch.Generator().manual_seed(1) for _ in range(2))
+        first, second = (
+            getattr(f.predict(new, generator=g), name) for f, g in zip((fit, opened), generators, strict=True)
+        )
+        torch.testing.assert_close(first, second)
+
+
+class Augmented(Dataset[tuple[Tensor, Tensor]]):
+    """Every reading is another."""
+
+    def __init__(self) -> None:
+        self.x, self.y = clouds()
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        return self.x[i] + 0.1 * torch.randn(4), self.y[i]
+
+
+def trained() -> nn.Module:
+    model = network()
+    with torch.no_grad():
+        model[0].weight.mul_(3)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (trained, {}),
+        (lambda: nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)), {}),
+        (lambda: nn.Sequential(nn.Linear(4, 150_000), nn.ReLU(), nn.Linear(150_000, 3)), {"scales": "loo"}),
+        (network, {"validation": 0.2}),
+        (network, {"scales": "bayes"}),
+        (network, {"data": Augmented()}),
+        (network, {"data": clouds(5100)}),
+    ],
+    ids=["trained elsewhere", "norm layers", "large", "validation", "bayes", "augmented", "many examples"],
+)
+def test_who_is_trained_alone(model: Any, options: dict[str, Any]) -> None:
+    made = model()
+    if options.get("scales") == "loo":
+        assert not fold_networks.suits(made, pt.isotropic(made))
+        return
+    options = {"training": {"epochs": 1}} | options if "data" not in options else options
+    if options.get("data") is not None and isinstance(options["data"], tuple):
+        options["training"] = {"epochs": 1}
+    assert fitted(made, **options).networks is None
+
+
+def test_the_past_is_kept() -> None:
+    data = clouds(200)
+    fit = fitted(data=data)
+    assert fit.posterior.provenance.count == 200
+    with pytest.raises(pt.errors.PosterityError, match="learned from"):
+        pt.certify(fit.model, fit.posterior, fit.posterior, data, progress=False)
+    assert 0 < fit.certify(data, progress=False).bound <= 1
+
+
+def test_training_that_diverges_leaves_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold_networks, "PEAK", 1e30)
+    fit = fitted()
+    assert fit.networks is None
+    assert torch.isfinite(fit.predict(clouds(seed=1)[0]).probs).all()
+
+
+def test_dropout_spares_the_inputs_and_networks_that_have_their_own() -> None:
+    recipe = fold_networks.from_scratch(100)
+
+    def hooked(model: nn.Module) -> list[int]:
+        fold_networks._drop(model, recipe, torch.Generator())
+        return [i for i, layer in enumerate(model) if layer._forward_pre_hooks]  # type: ignore[arg-type, call-overload]
+
+    assert hooked(network()) == [2]
+    assert hooked(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))) == []
+
+
+def test_the_global_randomness_stays_as_it_was() -> None:
+    model, data = network(), clouds()
+    torch.manual_seed(3)
+    fitted(model, data)
+    after = torch.rand(3)
+    torch.manual_seed(3)
+    torch.testing.assert_close(after, torch.rand(3), rtol=0, atol=0)

@@ -13,6 +13,7 @@ import posterity as pt
 from posterity.curvature.batches import Batch
 from posterity.workflow import folds
 from posterity.workflow.few import gather
+from posterity.workflow.fold_networks import suits
 from posterity.workflow.folders import Remembered, open_parts, save_parts
 
 
@@ -148,7 +149,6 @@ def test_a_network_that_stays_as_it_is_has_no_siblings() -> None:
 
 def test_large_or_normalised_networks_are_trained_alone() -> None:
     prior = pt.isotropic(network())
-    assert folds.suits(network(), prior, pt.GaussianNoise())
-    assert not folds.suits(network(), prior, pt.Categorical())
+    assert suits(network(), prior, folds.LARGEST)
     large = nn.Sequential(nn.Linear(4, 5000), nn.Tanh(), nn.Linear(5000, 1))
-    assert not folds.suits(large, pt.isotropic(large), pt.GaussianNoise())
+    assert not suits(large, pt.isotropic(large), folds.LARGEST)

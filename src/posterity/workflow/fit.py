@@ -97,7 +97,8 @@ class Fit:
         # Trained networks say nothing of inputs unlike all others: that is left to the posterior.
         found = [output_moments(self.model, self.posterior, batch) for batch in inputs]
         mean, covariance = torch.cat([m for m, _ in found]).double(), torch.cat([c for _, c in found])
-        return [Moments(0.0, mean, covariance, Calibration(), 1.0), *moments_of(self.networks, self.model, inputs)]
+        around = Moments(0.0, mean, covariance, Calibration(), 1.0, self.calibration.usual)
+        return [around, *moments_of(self.networks, self.model, inputs)]
 
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.

@@ -46,9 +46,13 @@ class Recipe:
 FROM_PRIOR = Recipe(100, 2e-3, 0.5)
 
 
+STEPS, PEAK = 400, 3e-3
+"""Of a network that is trained from scratch on up to 1,000 examples."""
+
+
 def from_scratch(count: int) -> Recipe:
     """More examples get more steps, and fewer epochs."""
-    return Recipe(round(400 * max(1.0, count / 1000) ** 0.5), 3e-3, 0.2, 128, from_scratch=True, softened=0.5)
+    return Recipe(round(STEPS * max(1.0, count / 1000) ** 0.5), PEAK, 0.2, 128, from_scratch=True, softened=0.5)
 
 
 def suits(model: nn.Module, prior: Gaussian, weights: int = WEIGHTS) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -239,25 +240,11 @@ def calibrated(
     batch_size: int,
 ) -> Calibration:
     """Width and softness of a structured predictive: by held-out examples, else by leave-one-out on some training examples."""
-    means: list[torch.Tensor] = []
-    covariances, targets = [], []
-    count = 0
-    for batch in batches(data if validation is None else validation, batch_size):
-        batch = batch.to(next(model.parameters()).device)
-        if not means and _have_positions(model, batch):
-            log.info("outputs have positions: the predictive is not calibrated")
-            return Calibration()
-        mean, covariance = output_moments(model, gaussian, batch)
-        means.append(mean.double())
-        covariances.append(covariance)
-        targets.append(likelihood.check(mean, batch.targets.to(mean.device))[1])
-        count += batch.count
-        if validation is None and count >= LOOKED_AT:
-            break
-    if not means:
+    most, looked_at = (LOOKED_AT, data) if validation is None else (math.inf, validation)
+    found_at = _predicted(model, gaussian, likelihood, looked_at, batch_size, most)
+    if found_at is None:
         return Calibration()
-    left_out, answers = LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
-    usual = None if isinstance(likelihood, GaussianNoise) else float(spread(left_out.covariance, likelihood).max())
+    left_out, answers, usual = found_at
     if validation is not None:
         return replace(calibrate(left_out, likelihood, answers, link)[0], usual=usual)
     share = _believable(left_out, likelihood)
@@ -271,6 +258,45 @@ def calibrated(
     elif not found.tau and found.temperature == 1:
         log.warning("predictions are the network's own: the training data gives no reason for other ones.")
     return replace(found, usual=usual)
+
+
+def usual_spread(
+    model: nn.Module, gaussian: Gaussian, likelihood: Likelihood, data: Data, batch_size: int
+) -> float | None:
+    """The largest variance of outputs at some of the training examples (see `Calibration.usual`)."""
+    found = _predicted(model, gaussian, likelihood, data, batch_size, LOOKED_AT)
+    return None if found is None else found[2]
+
+
+def _predicted(
+    model: nn.Module,
+    gaussian: Gaussian,
+    likelihood: Likelihood,
+    data: Data,
+    batch_size: int,
+    most: float = math.inf,
+) -> tuple[LeftOut, torch.Tensor, float | None] | None:
+    """Normal outputs of examples, targets and the largest variance; None if outputs have positions, or there is no example."""
+    means: list[torch.Tensor] = []
+    covariances, targets = [], []
+    count = 0
+    for batch in batches(data, batch_size):
+        batch = batch.to(next(model.parameters()).device)
+        if not means and _have_positions(model, batch):
+            log.info("outputs have positions: the predictive is not calibrated")
+            return None
+        mean, covariance = output_moments(model, gaussian, batch)
+        means.append(mean.double())
+        covariances.append(covariance)
+        targets.append(likelihood.check(mean, batch.targets.to(mean.device))[1])
+        count += batch.count
+        if count >= most:
+            break
+    if not means:
+        return None
+    found = LeftOut(torch.cat(means), torch.cat(covariances))
+    usual = None if isinstance(likelihood, GaussianNoise) else float(spread(found.covariance, likelihood).max())
+    return found, torch.cat(targets), usual
 
 
 def _by_heart(seen: LeftOut, likelihood: Likelihood, targets: torch.Tensor) -> bool:

@@ -23,7 +23,7 @@ from posterity.workflow.few import around_mode, too_large
 from posterity.workflow.fit import Fit
 from posterity.workflow.fold_networks import from_scratch, suits, trained_networks
 from posterity.workflow.folds import LARGEST, PRECISIONS, around_siblings, train_siblings
-from posterity.workflow.from_trained import calibrated
+from posterity.workflow.from_trained import calibrated, usual_spread
 from posterity.workflow.handed_down import HandedDown, Head, signed
 
 Criterion = Literal["loo", "elbo", "evidence", "bayes", "catoni", "mcallester"]
@@ -177,8 +177,11 @@ def learn(
     if criterion in ("catoni", "mcallester"):
         numbers = tune(used, model, curvature, criterion).scales
     posterior = update(used, model, curvature, numbers)
-    calibration = Calibration() if networks is None else networks.calibration
-    if space is None and networks is None and not bounded:
+    calibration = Calibration()
+    if networks is not None:
+        usual = usual_spread(model, posterior, final, data, batch_size)
+        calibration = replace(networks.calibration, usual=usual)
+    elif space is None and not bounded:
         calibration = calibrated(model, posterior, final, part, held, link, batch_size)
     posterior = signed(posterior, model, history, classes)
     return Fit(model, used, posterior, curvature, numbers, history, final, space, calibration, networks)

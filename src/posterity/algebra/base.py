@@ -297,6 +297,7 @@ def real(x: Tensor, name: str) -> None:
 
 
 def finite(x: Tensor, name: str) -> None:
+    """Refuse entries that are no finite real numbers."""
     real(x, name)
     # The sum is finite only if every entry is (or on overflow, which the exact look below clears up),
     # and unlike isfinite() it allocates nothing.
@@ -311,6 +312,7 @@ def finite(x: Tensor, name: str) -> None:
 
 
 def positive(x: Tensor, name: str) -> None:
+    """Refuse eigenvalues that are not above zero."""
     if not bool((x > 0).all()):
         raise NotPositiveDefinite(
             f"{name} has the eigenvalue {float(x.min()):.2e}, and all must be positive: add a prior precision, "

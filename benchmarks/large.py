@@ -26,9 +26,9 @@ from posterity import KFAC, KFOC, Gaussian
 from posterity.algebra import Floored, Kronecker, eigenvectors
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import Estimator
+from posterity.curvature.batches import input_batches
 from posterity.errors import NoDataSet
 from posterity.laplace.prior import PriorPenalty
-from posterity.predictive.inputs import input_batches
 from posterity.predictive.jvp import linear_draws
 from posterity_studies.shared.datasets import imagenet_samples
 from posterity_studies.shared.resnet import ResNet, frozen_norms, imagenet_resnet50, normalised, resnet50

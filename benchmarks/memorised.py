@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import posterity as pt
+from posterity.curvature.batches import input_batches
 from posterity.errors import Memorised
 from posterity.kernel import Calibration, calibrate
 from posterity.kernel.linearised import LeftOut
 from posterity.lenet import lenet5
-from posterity.predictive.inputs import input_batches
 from posterity.predictive.linearised import output_moments
 from posterity.workflow.from_trained import NARROW
 

@@ -8,9 +8,9 @@ from torch import nn
 
 import posterity as pt
 from posterity.blocks import find_blocks, read_blocks
+from posterity.curvature.batches import input_batches
 from posterity.kernel.jacobian import BlockFrame, jacobian
 from posterity.predictive import linearised
-from posterity.predictive.inputs import input_batches
 
 
 @pytest.fixture

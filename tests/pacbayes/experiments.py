@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import posterity as pt
 from posterity.pacbayes import FAMILY, optimise_strengths
-from posterity.pacbayes.certificate import folds_bound
+from posterity.pacbayes.bounds import folds_bound
 from posterity.pacbayes.regression import LinearModel, certify_clipped
 
 DELTAS = (0.05, 0.3, 0.9)

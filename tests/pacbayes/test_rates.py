@@ -18,7 +18,7 @@ from test_validity import SyntheticTask
 
 import posterity as pt
 from posterity.pacbayes import clopper_pearson, klinv, maurer
-from posterity.pacbayes.certificate import folds_bound
+from posterity.pacbayes.bounds import folds_bound
 from posterity.pacbayes.certify import divergence
 
 TRIALS = 100

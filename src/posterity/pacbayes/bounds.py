@@ -1,16 +1,66 @@
 """PAC-Bayes bounds on a risk in [0, 1]: pure functions of numbers, in float64.
 
 All hold with probability at least 1 − delta over n examples the prior has not seen, for the *Gibbs* risk (the mean
-error of single draws). `kl` is KL(posterior ‖ prior) in nats.
+error of single draws). `kl` is KL(posterior ‖ prior) in nats. `Spending` says which delta each may take.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
 from posterity.laplace.evidence import minimise
+
+DRAWS_SHARE = 0.02
+"""How much of 1 − confidence goes into estimating the Gibbs error; the bound itself takes the rest."""
+
+
+@dataclass(frozen=True)
+class Spending:
+    """An account of 1 − confidence. A choice among K things divides it by K, and choices multiply: a union bound."""
+
+    total: float
+    payments: tuple[tuple[str, int], ...] = ()
+    """What was chosen, and from how many."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.total < 1:
+            raise ValueError(f"a confidence lies between 0 and 1, not {1 - self.total}")
+
+    def paying(self, what: str, options: int) -> Spending:
+        """The account after one more choice. A choice among one costs nothing and is not written down."""
+        if options < 1:
+            raise ValueError(f"{what}: a choice is from at least one, not {options}")
+        return self if options == 1 else replace(self, payments=(*self.payments, (what, options)))
+
+    @property
+    def options(self) -> int:
+        """How many combinations the union is over."""
+        return math.prod(options for _, options in self.payments)
+
+    @property
+    def each(self) -> float:
+        """What one combination may spend."""
+        return self.total / self.options
+
+    @property
+    def bound(self) -> float:
+        """δ of one combination, where draws estimate the Gibbs error."""
+        return self.each * (1 - DRAWS_SHARE)
+
+    @property
+    def draws(self) -> float:
+        """δ′ of one combination: what its draws may spend."""
+        return self.each * DRAWS_SHARE
+
+    def __str__(self) -> str:
+        if not self.payments:
+            return f"{self.total:g}, for one thing declared in advance"
+        what = " × ".join(f"{options} ({what})" for what, options in self.payments)
+        return f"{self.total:g} over {what}"
 
 
 def binary_kl(q: float, p: float) -> float:
@@ -129,6 +179,22 @@ def catoni_best(risk: float, kl: float, n: int, delta: float) -> tuple[float, fl
     slope = math.log(p / risk) + math.log1p(-risk) - math.log1p(-min(p, 1 - 1e-16))
     c = min(max(slope, math.exp(-20.0)), math.exp(8.0))
     return catoni(risk, kl, n, delta, c), c
+
+
+def folds_bound(folds: Sequence[tuple[int, int]], delta: float) -> float:
+    """The mean risk of some predictors, each bounded by examples of its own: all at once, by a union over them."""
+    return sum(clopper_pearson(errors, n, delta / len(folds)) for errors, n in folds) / len(folds)
+
+
+def excess_bound(
+    errors: int, shares: tuple[float, ...], n: int, replicates: int, kl: float, delta: float, delta_draws: float
+) -> float:
+    """risk(ρ) = risk(mean) + P(errs no less) + P(errs more) − 1, each bounded with its part of δ and δ′."""
+    total = clopper_pearson(errors, n, delta / 3) - 1
+    for share in shares:
+        upper = klinv(share, math.log(2 / delta_draws) / replicates)
+        total += klinv(upper, (kl + math.log(6 * math.sqrt(n) / delta)) / n)
+    return min(1.0, max(0.0, total))
 
 
 def _cost(kl: float, n: int, delta: float) -> float:

@@ -24,8 +24,9 @@ from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.errors import InfiniteDivergence
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.certificate import DRAWS_SHARE, Certificate, Holdout, Spending
-from posterity.pacbayes.methods import Case, Method, bounded
+from posterity.pacbayes.bounds import DRAWS_SHARE, Spending
+from posterity.pacbayes.certificate import Certificate, Holdout
+from posterity.pacbayes.methods import Case, Found, Method, bounded
 from posterity.pacbayes.refusals import Examples, checked
 from posterity.version import __version__
 
@@ -122,22 +123,46 @@ def certify(
     beside = bounded("mean", replace(case, spending=found.spending), readings)
     drawn = best.fields["rule"] != "binomial"
     delta_draws = DRAWS_SHARE * (1 - confidence) if drawn else 0.0
+    fields = best.fields | {"kl_by_block": kl_by_block if best.fields.get("kl") else {}}
+    return written(
+        Found(best.bound, fields),
+        case,
+        examples,
+        beside,
+        found.notes,
+        confidence,
+        delta_draws=delta_draws,
+        posterior=posterior.fingerprint(),
+    )
+
+
+def written(
+    found: Found,
+    case: Case,
+    examples: Examples,
+    beside: Found,
+    notes: tuple[str, ...],
+    confidence: float,
+    *,
+    delta_draws: float = 0.0,
+    posterior: str = "",
+) -> Certificate:
+    """The certificate of a bound: what every one says of its examples, its prior and what was paid for."""
     return Certificate(
-        bound=best.bound,
+        bound=found.bound,
         confidence=confidence,
         delta=1 - confidence - delta_draws,
         delta_draws=delta_draws,
         n=examples.n,
         examples=examples.count,
         holdout=Holdout(beside.fields["gibbs"], beside.bound),
-        payments=spending.payments,
-        kl_by_block=kl_by_block if best.fields.get("kl") else {},
-        prior=prior.fingerprint(),
-        posterior=posterior.fingerprint(),
+        payments=case.spending.payments,
+        prior=case.prior.fingerprint(),
+        posterior=posterior,
         data=examples.fingerprint,
-        checks=found.notes,
+        checks=notes,
         versions={"posterity": __version__, "torch": str(torch.__version__)},
-        **best.fields,
+        **found.fields,
     )
 
 

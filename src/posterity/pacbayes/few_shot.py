@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from posterity.blocks import evaluating, write_blocks
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.certificate import Certificate, Holdout, Spending
-from posterity.pacbayes.certify import rebuilt
+from posterity.pacbayes.bounds import Spending
+from posterity.pacbayes.certificate import Certificate
+from posterity.pacbayes.certify import rebuilt, written
 from posterity.pacbayes.gibbs import zero_one
-from posterity.pacbayes.methods import KEPT, Case, binomial, bounded
+from posterity.pacbayes.methods import KEPT, Case, Found, binomial, bounded
 from posterity.pacbayes.refusals import Examples, checked
-from posterity.version import __version__
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,23 +86,6 @@ def sample_then_evaluate(
     )
     beside = bounded("mean", replace(case, spending=found.spending), examples.readings())
     error = best_errors / examples.n
-    certificate = Certificate(
-        bound=best_bound,
-        confidence=confidence,
-        rule="binomial",
-        predictor=KEPT,
-        delta=1 - confidence,
-        delta_draws=0.0,
-        n=examples.n,
-        examples=examples.count,
-        gibbs=error,
-        upper=error,
-        errors=best_errors,
-        holdout=Holdout(beside.fields["gibbs"], beside.bound),
-        payments=spending.payments,
-        prior=prior.fingerprint(),
-        data=examples.fingerprint,
-        checks=found.notes,
-        versions={"posterity": __version__, "torch": str(torch.__version__)},
-    )
+    fields = {"rule": "binomial", "predictor": KEPT, "errors": best_errors, "gibbs": error, "upper": error}
+    certificate = written(Found(best_bound, fields), case, examples, beside, found.notes, confidence)
     return Chosen(best, certificate)

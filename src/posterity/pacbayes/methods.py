@@ -14,8 +14,8 @@ from posterity.blocks import Block, evaluating, write_blocks
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.bounds import clopper_pearson, klinv
-from posterity.pacbayes.certificate import PREDICTORS, Spending, excess_bound
+from posterity.pacbayes.bounds import Spending, clopper_pearson, excess_bound, klinv
+from posterity.pacbayes.certificate import PREDICTORS
 from posterity.pacbayes.gibbs import Portion, drawn_outputs, replicates, zero_one
 
 Method = Literal["draws", "excess", "prior", "mean"]

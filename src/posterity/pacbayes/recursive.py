@@ -28,8 +28,7 @@ from posterity.curvature.provenance import Provenance
 from posterity.errors import BadData, NoData, UnsupportedLayer
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import Spread
-from posterity.pacbayes.bounds import klinv
-from posterity.pacbayes.certificate import Spending
+from posterity.pacbayes.bounds import Spending, klinv
 from posterity.pacbayes.certify import divergence
 from posterity.pacbayes.draws import DrawnNetwork
 from posterity.pacbayes.gibbs import zero_one

@@ -30,7 +30,7 @@ from posterity.errors import (
 )
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import frozen_fingerprint
-from posterity.pacbayes.certificate import Spending
+from posterity.pacbayes.bounds import Spending
 
 WRITTEN_OUT = 16
 """How many numbers a tensor may have that is written out in the network's code (the mean colour of images, say)."""

@@ -17,8 +17,7 @@ from posterity.curvature import Data, GaussianNoise
 from posterity.curvature.batches import Batch
 from posterity.errors import BadTargets, NotFinite
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.bounds import klinv
-from posterity.pacbayes.certificate import Spending
+from posterity.pacbayes.bounds import Spending, klinv
 from posterity.pacbayes.certify import divergence, rebuilt
 from posterity.pacbayes.gibbs import drawn_outputs
 from posterity.pacbayes.refusals import Examples, checked

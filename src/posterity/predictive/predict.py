@@ -10,11 +10,11 @@ from torch import nn
 from posterity.blocks import evaluating
 from posterity.checks import check_likelihood, check_network
 from posterity.curvature import Categorical, Likelihood
+from posterity.curvature.batches import Inputs, input_batches
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel import Calibration, Link
 from posterity.kernel.latent import LINKS
-from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.jvp import by_derivatives
 from posterity.predictive.linearised import linearised
 from posterity.predictive.prediction import Prediction

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from posterity.blocks import evaluating
 from posterity.curvature import Likelihood
+from posterity.curvature.batches import input_batches
 from posterity.errors import RepeatedTask, UnknownTask
 from posterity.predictive import Prediction
-from posterity.predictive.inputs import input_batches
 from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.task import Task

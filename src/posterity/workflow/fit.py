@@ -10,14 +10,13 @@ from torch import nn
 
 from posterity.blocks import evaluating
 from posterity.curvature import Curvature, Data, Likelihood
-from posterity.curvature.batches import Batch
+from posterity.curvature.batches import Batch, Inputs, input_batches
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel import Calibration, Choice, FunctionSpace, Link, Moments, Networks, moments_of
 from posterity.laplace import History, Scales
 from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
-from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.linearised import output_moments
 from posterity.predictive.prediction import from_moments
 

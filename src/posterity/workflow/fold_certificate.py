@@ -23,11 +23,12 @@ from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import batches, is_pair
 from posterity.errors import BadData, NoData, WrongChoice
 from posterity.gaussian import Gaussian
-from posterity.pacbayes import Certificate, Holdout
-from posterity.pacbayes.certificate import FOLDS, Spending, folds_bound
-from posterity.pacbayes.methods import Case, bounded
+from posterity.pacbayes import Certificate
+from posterity.pacbayes.bounds import Spending, folds_bound
+from posterity.pacbayes.certificate import FOLDS
+from posterity.pacbayes.certify import written
+from posterity.pacbayes.methods import Case, Found, bounded
 from posterity.pacbayes.refusals import Examples, checked, unseen
-from posterity.version import __version__
 from posterity.workflow.fit import Fit
 from posterity.workflow.handed_down import HandedDown, Head
 from posterity.workflow.learn import adapt, learn
@@ -150,26 +151,16 @@ def certify_folds(
     )
     beside = bounded("mean", case, [examples.batches])
     error = sum(wrong / n for wrong, n in told) / folds
-    certificate = Certificate(
-        bound=folds_bound(told, spending.each),
-        confidence=confidence,
-        rule="folds",
-        predictor=FOLDS,
-        delta=1 - confidence,
-        delta_draws=0.0,
-        n=examples.n,
-        examples=examples.count,
-        gibbs=error,
-        upper=error,
-        errors=sum(wrong for wrong, _ in told),
-        folds=tuple(told),
-        holdout=Holdout(beside.fields["gibbs"], beside.bound),
-        payments=spending.payments,
-        prior=task.prior.fingerprint(),
-        data=examples.fingerprint,
-        checks=(*found.notes, f"each of {folds} fits was learned without the examples that tell its error"),
-        versions={"posterity": __version__, "torch": str(torch.__version__)},
-    )
+    fields = {
+        "rule": "folds",
+        "predictor": FOLDS,
+        "gibbs": error,
+        "upper": error,
+        "errors": sum(wrong for wrong, _ in told),
+        "folds": tuple(told),
+    }
+    notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
+    certificate = written(Found(folds_bound(told, spending.each), fields), case, examples, beside, notes, confidence)
     return Folds(tuple(fits), certificate)
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from posterity.blocks import Selection, evaluating
 from posterity.checks import admitted, check_estimator, check_network
 from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
-from posterity.curvature.batches import Batch, batches
+from posterity.curvature.batches import Batch, Inputs, batches, input_batches
 from posterity.errors import BadData, Memorised
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
@@ -24,7 +24,6 @@ from posterity.kernel.choose import TAUS
 from posterity.kernel.linearised import without_themselves
 from posterity.laplace import Scales, isotropic, tune_strength, update
 from posterity.laplace.train import levels_to_the_user
-from posterity.predictive.inputs import Inputs, input_batches
 from posterity.predictive.linearised import output_moments
 from posterity.workflow.fit import Fit
 from posterity.workflow.last_layer import last_layer

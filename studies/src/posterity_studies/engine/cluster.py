@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from posterity_studies.engine.declaration import Cell, Record, Study
-from posterity_studies.engine.processes import CellFunction, one_thread, record
+from posterity_studies.engine.declaration import Cell, Record, Study, record
 from posterity_studies.errors import NoEngine
 
 SECONDS = 20
@@ -30,8 +29,7 @@ def compute_on_cluster(study: Study, cells: Sequence[Cell], address: str) -> Gen
     try:
         # A key of its own for every cell: Dask would take two calls of equal arguments for one.
         futures = [
-            client.submit(_with_one_thread, study.cell, cell, key=f"{cell.study}-{cell.key}", pure=False)
-            for cell in cells
+            client.submit(record, study.cell, cell, key=f"{cell.study}-{cell.key}", pure=False) for cell in cells
         ]
         try:
             for future in as_completed(futures, loop=client.loop):
@@ -40,9 +38,3 @@ def compute_on_cluster(study: Study, cells: Sequence[Cell], address: str) -> Gen
             client.cancel(futures)
     finally:
         client.close()
-
-
-def _with_one_thread(function: CellFunction, cell: Cell) -> Record:
-    """A cell on a worker, with one thread, so that its digits are those of any other machine of the kind."""
-    with one_thread():
-        return record(function, cell)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.metadata import version
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 
+from posterity import __version__
 from posterity.curvature.hashes import fingerprint
 from posterity_studies.shared.sources import Needs
 
@@ -68,6 +71,28 @@ class Record:
     seconds: float
     versions: Mapping[str, str]
     source: str = ""
+
+
+CellFunction = Callable[[Arguments, torch.Generator], Values]
+
+
+def record(function: CellFunction, cell: Cell) -> Record:
+    """Compute a cell and time it.
+
+    Sums associate differently over threads; with one a cell's digits depend on its arguments alone.
+    """
+    threads, start = torch.get_num_threads(), time.perf_counter()
+    torch.set_num_threads(1)
+    try:
+        values = function(cell.arguments, cell.generator())
+    except Exception as error:
+        error.add_note(f"in study {cell.study}, cell {dict(cell.arguments)}")
+        raise
+    finally:
+        torch.set_num_threads(threads)
+    seconds = round(time.perf_counter() - start, 3)
+    versions = {"posterity": __version__, "torch": version("torch")}
+    return Record(cell.study, cell.key, cell.arguments, values, seconds, versions, cell.source)
 
 
 @dataclass(frozen=True)

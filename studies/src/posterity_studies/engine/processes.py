@@ -1,37 +1,19 @@
-"""Cells computed in this process or in several, with the same results."""
+"""Cells computed in several processes, with the same results as in one."""
 
 from __future__ import annotations
 
 import multiprocessing
 import signal
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Generator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
-import torch
-
-from posterity import __version__
-from posterity_studies.engine.declaration import Arguments, Cell, Record, Study, Values
+from posterity_studies.engine.declaration import Cell, CellFunction, Record, Study, record
 from posterity_studies.errors import WorkerDied
 
-CellFunction = Callable[[Arguments, torch.Generator], Values]
 
-
-def compute(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Record, None, None]:
-    """Yield each cell's record as it is finished. Stop early by closing the iterator."""
-    if workers == 1 or len(cells) < 2:
-        with one_thread():
-            for cell in cells:
-                yield record(study.cell, cell)
-    else:
-        yield from _compute_in_processes(study, cells, min(workers, len(cells)))
-
-
-def _compute_in_processes(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Record, None, None]:
-    """One pipe a worker: whoever answers gets the next cell.
+def compute_in_processes(study: Study, cells: Sequence[Cell], workers: int) -> Generator[Record, None, None]:
+    """Yield each cell's record as it is finished; close the iterator to stop early. One pipe a worker: whoever answers goes on.
 
     Processes are spawned, not forked: a fork would inherit torch's threads and the lock on the results. When
     this process is killed the pipes close, and no worker outlives the cell it was busy with.
@@ -83,41 +65,16 @@ def _serve(function: CellFunction, connection: Connection) -> None:
     """A worker's life: until the pipe closes, take a cell and send back its record or what went wrong."""
     # Ctrl-C reaches the whole group; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with one_thread():
-        while True:
-            try:
-                cell = connection.recv()
-            except (EOFError, ConnectionResetError):
-                return
-            try:
-                answer: Record | Exception = record(function, cell)
-            except Exception as error:
-                answer = error
-            try:
-                connection.send(answer)
-            except (BrokenPipeError, ConnectionResetError):
-                return
-
-
-def record(function: CellFunction, cell: Cell) -> Record:
-    """Compute a cell and time it."""
-    start = time.perf_counter()
-    try:
-        values = function(cell.arguments, cell.generator())
-    except Exception as error:
-        error.add_note(f"in study {cell.study}, cell {dict(cell.arguments)}")
-        raise
-    seconds = round(time.perf_counter() - start, 3)
-    versions = {"posterity": __version__, "torch": version("torch")}
-    return Record(cell.study, cell.key, cell.arguments, values, seconds, versions, cell.source)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums associate differently over threads; with one a cell's digits depend on its arguments alone."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    while True:
+        try:
+            cell = connection.recv()
+        except (EOFError, ConnectionResetError):
+            return
+        try:
+            answer: Record | Exception = record(function, cell)
+        except Exception as error:
+            answer = error
+        try:
+            connection.send(answer)
+        except (BrokenPipeError, ConnectionResetError):
+            return

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 from posterity_studies.engine.cluster import compute_on_cluster
-from posterity_studies.engine.declaration import Preset, Record, Study
+from posterity_studies.engine.declaration import Preset, Record, Study, record
 from posterity_studies.engine.ledger import Ledger
-from posterity_studies.engine.processes import compute
+from posterity_studies.engine.processes import compute_in_processes
 from posterity_studies.errors import NoResults
 
 Watch = Callable[[int, int], None]
@@ -41,10 +41,15 @@ def run(
         missing = book.missing(cells)
         kept = len(cells) - len(missing)
         watch(kept, len(cells))
-        source = compute(study, missing, workers) if cluster is None else compute_on_cluster(study, missing, cluster)
+        if cluster is not None:
+            source = compute_on_cluster(study, missing, cluster)
+        elif workers > 1 and len(missing) > 1:
+            source = compute_in_processes(study, missing, min(workers, len(missing)))
+        else:
+            source = (record(study.cell, cell) for cell in missing)
         with closing(source) as finished:
-            for record in finished:
-                book.append(record)
+            for one in finished:
+                book.append(one)
                 kept += 1
                 watch(kept, len(cells))
     return book.of(cells)

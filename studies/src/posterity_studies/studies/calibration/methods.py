@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from posterity.curvature import KFOC, estimate
+from posterity.curvature.batches import input_batches
 from posterity.gaussian import Gaussian
 from posterity.kernel.latent import PROBIT
 from posterity.laplace import isotropic, update
-from posterity.predictive.inputs import input_batches
 from posterity.predictive.linearised import output_moments
 from posterity_studies.shared.networks import fresh, with_fast_pooling
 from posterity_studies.shared.priors import build_prior, start, train_to_mode

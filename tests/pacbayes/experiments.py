@@ -36,7 +36,8 @@ class Case:
         self.quiet = {"generator": self.dice, "progress": False}
 
     def certify(self, posterior, delta: float, **options):
-        return pt.certify(self.model, posterior, self.prior, self.data, 1 - delta, **self.quiet, **options)
+        """Without a generator: the seed of the draws follows from what is certified, as for a user who gives none."""
+        return pt.certify(self.model, posterior, self.prior, self.data, 1 - delta, progress=False, **options)
 
     def risk(self, gaussian) -> float:
         return self.task.risk(gaussian, draws=10_000)
@@ -157,7 +158,7 @@ def recursive(case: Case) -> list[Outcome]:
     outcomes = []
     for delta in DELTAS:
         found = pt.recursive_certificate(
-            case.model, case.prior, case.data, 1 - delta, chunks=2, epochs=4, lr=0.05, batch_size=16, **case.quiet
+            case.model, case.prior, case.data, 1 - delta, chunks=2, epochs=4, updates=1, batch_size=16, **case.quiet
         )
         outcomes.append((case.risk(found.posterior), found.certificate.bound))
     return outcomes

@@ -26,6 +26,7 @@ from posterity.errors import (
     Unfrozen,
     UnknownPast,
 )
+from posterity.pacbayes.regression import certify_clipped
 
 D0 = coins(80, 1)
 
@@ -437,3 +438,71 @@ def test_a_precision_of_a_class_of_its_own_certifies_nothing():
     assert posterior.fingerprint() == prior.fingerprint()
     with pytest.raises(InfiniteDivergence, match=r"is a Close.* take Kronecker"):
         certify(model, posterior, prior, D)
+
+
+# --- the seed of the draws -------------------------------------------------------------------------
+
+
+def coin_case():
+    """A wide prior on examples that it knows nothing of: every draw errs in about half of them."""
+    torch.manual_seed(0)
+    model = nn.Linear(6, 2)
+    return model, pt.isotropic(model, 1.0), coins(60, 5)
+
+
+def test_who_asks_again_gets_the_same_draws():
+    model, prior, data = coin_case()
+    first = pt.certify(model, prior, prior, data, progress=False)
+    torch.manual_seed(99)  # nor does torch's own seed choose
+    again = [pt.certify(model, prior, prior, data, progress=False) for _ in range(5)]
+    assert all(one == first for one in again)
+    assert any("none was chosen" in note for note in first.checks)
+
+
+def test_draws_are_others_for_another_posterior_or_other_examples():
+    model, prior, data = coin_case()
+    errors = set()
+    for seed in range(12):
+        errors.add(pt.certify(model, prior, prior, coins(60, seed), progress=False).errors)
+    assert len(errors) > 3
+    one, other = (prior.tempered(t) for t in (0.5, 0.51))
+    found = [pt.certify(model, p, prior, data, passes=1, progress=False).gibbs for p in (one, other, one)]
+    assert found[0] == found[2] != found[1]
+
+
+def test_a_seed_that_is_given_is_told_and_many_of_them_are_a_choice():
+    model, prior, data = coin_case()
+    bounds = []
+    for seed in range(20):
+        dice = torch.Generator().manual_seed(seed)
+        found = pt.certify(model, prior, prior, data, generator=dice, progress=False)
+        assert any("grid=K" in note for note in found.checks)
+        assert not any("none was chosen" in note for note in found.checks)
+        bounds.append(found.bound)
+    own = pt.certify(model, prior, prior, data, progress=False).bound
+    assert min(bounds) < own  # what the seeds would have bought
+
+
+@pytest.mark.parametrize("path", ["best of draws", "folds", "recursive", "clipped"])
+def test_the_other_certificates_have_seeds_of_their_own_too(path):
+    model, prior, data = coin_case()
+    known = learned(linear(), D0).posterior if path == "folds" else None
+
+    def made():
+        torch.seed()
+        match path:
+            case "best of draws":
+                return pt.sample_then_evaluate(model, prior, data, draws=3).certificate
+            case "folds":
+                few = tuple(part[:8] for part in data)
+                options = {"head": "keep", "folds": 2, "learner": "adapt", "progress": False}
+                return pt.certify_folds(linear(), known, few, **options).certificate
+            case "recursive":
+                found = pt.recursive_certificate(
+                    model, prior, data, chunks=2, epochs=1, updates=1, passes=1, progress=False
+                )
+                return found.certificate
+            case _:
+                return certify_clipped(model, prior, prior, (data[0], data[0][:, :2]), 4.0)
+
+    assert made() == made()

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import posterity as pt
+from posterity.algebra import DiagonalMatrix
 from posterity.curvature.provenance import Provenance
 from posterity.errors import (
     BadAudit,
@@ -21,6 +22,7 @@ from posterity.errors import (
     UnknownPast,
 )
 from posterity.pacbayes import FAMILY, Certificate, clopper_pearson, klinv, maurer
+from posterity.pacbayes.optimise import Descent
 
 
 def blobs(n: int, seed: int, spread: float = 0.7):
@@ -282,15 +284,42 @@ def test_recursion_uses_every_chunk_and_ends_below_one():
     data = blobs(1200, 15)
     prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
     generator = torch.Generator().manual_seed(0)
-    found = pt.recursive_certificate(
-        model, prior, data, chunks=3, epochs=40, lr=0.02, generator=generator, progress=False
-    )
+    found = pt.recursive_certificate(model, prior, data, chunks=3, epochs=40, generator=generator, progress=False)
     steps = found.certificate.steps
     assert [s.n for s in steps] == [1200, 900, 600]
     assert steps[-1].bound == found.certificate.bound < 0.5
     assert found.certificate.gibbs < found.certificate.bound
     with pytest.raises(pt.PosterityError):
         pt.recursive_certificate(model, prior, blobs(3, 1), chunks=5, progress=False)
+
+
+def test_in_recursion_no_prior_has_seen_what_certifies_its_step(monkeypatch):
+    learned_from, price, plain = [], [], Descent.run
+
+    def watched(self, model, blocks, free, data, *rest):
+        learned_from.append({tuple(row.tolist()) for row in data[0]})
+        price.append((self.certifying, self.price))
+        return plain(self, model, blocks, free, data, *rest)
+
+    monkeypatch.setattr(Descent, "run", watched)
+    model, data = small(), blobs(160, 15)
+    prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
+    found = pt.recursive_certificate(model, prior, data, chunks=3, epochs=1, updates=1, passes=1, progress=False)
+    assert [len(rows) for rows in learned_from] == [40, 80, 160]
+    assert price == [(160, 0.25), (120, 0.5), (80, 1.0)]
+    every = {tuple(row.tolist()) for row in data[0]}
+    for before, step in zip(learned_from, found.certificate.steps[1:], strict=False):
+        assert len(every - before) == step.n  # all that certifies the next step is new to its prior
+
+
+def test_a_posterior_of_independent_weights_stays_one():
+    model, data = small(), blobs(60, 15)
+    prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
+    found = pt.optimise_posterior(model, prior, prior, data, epochs=2, progress=False)
+    for name, matrix in found.precision.items():
+        assert isinstance(matrix, DiagonalMatrix)
+        assert not torch.allclose(matrix.values, torch.ones_like(matrix.values))
+        assert matrix.shape == prior.precision[name].shape
 
 
 @pytest.mark.parametrize("bad", [{"confidence": 1.0}, {"grid": 0}, {"passes": 0}])

@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.errors import NoCertificate
+from posterity.curvature.provenance import Provenance
+from posterity.errors import NoCertificate, UnknownPast
+from posterity.pacbayes.regression import certify_clipped
 
 QUICK = {"epochs": 2, "lr": 0.05}
 
@@ -99,10 +101,17 @@ SEEN = {
     "estimate": lambda s: pt.update(s.prior, s.model, s.curvature(D)),
     "isotropic": by_isotropic,
     "learn": lambda s: pt.learn(s.model, D, s.prior, training=QUICK, progress=False).posterior,
+    "learn, from scratch": lambda s: pt.learn(s.model, D, training=QUICK, progress=False).posterior,
+    "learn, from scratch, held out": lambda s: (
+        pt.learn(s.model, coins(40, 3), validation=D, training=QUICK, progress=False).posterior
+    ),
+    "learn, after a prior, held out": lambda s: (
+        pt.learn(s.model, coins(2100, 3), s.prior, validation=D, training=QUICK, progress=False).posterior
+    ),
     "load": by_load,
     "optimise_posterior": lambda s: pt.optimise_posterior(s.model, s.prior, s.prior, D, epochs=1, progress=False),
     "recursive_certificate": lambda s: (
-        pt.recursive_certificate(s.model, s.prior, D, chunks=2, epochs=1, passes=1, progress=False).posterior
+        pt.recursive_certificate(s.model, s.prior, D, chunks=2, epochs=1, updates=1, passes=1, progress=False).posterior
     ),
     "split_prior": by_split,
     "train": by_train,
@@ -211,3 +220,90 @@ def test_what_has_met_the_data_is_not_certified_on_it(verb, tmp_path, monkeypatc
     assert not result.provenance.is_known or result.provenance.count >= 40
     other = coins(40, 9)
     assert pt.certify(scene.model, result, result, other, vouched="a test", progress=False).n == 40
+
+
+# --- regressions: siblings choose the strength of the prior and the noise ----------------------------
+
+
+def numbers(n: int, seed: int):
+    x, _ = coins(n, seed)
+    return x, x[:, :1].sin() + 0.1 * torch.randn(n, 1, generator=torch.Generator().manual_seed(seed))
+
+
+def regression(data, monkeypatch, model: nn.Module | None = None, **options) -> pt.Fit:
+    monkeypatch.setattr("posterity.workflow.folds.LONG", 20)
+    torch.manual_seed(0)
+    model = model or nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
+    return pt.learn(model, data, likelihood=pt.GaussianNoise(), progress=False, **options)
+
+
+def clipped(fit: pt.Fit, prior: pt.Gaussian, data, **options):
+    return certify_clipped(fit.model, fit.posterior, prior, data, 4.0, passes=1, **options)
+
+
+REGRESSIONS = {
+    "learn, siblings": {},
+    "learn, one network": {"training": QUICK},
+    "learn, held out": {"validation": numbers(40, 2), "training": QUICK},
+}
+
+
+@pytest.mark.parametrize("row", REGRESSIONS)
+def test_a_regression_from_scratch_is_not_certified_on_what_it_has_seen(row, monkeypatch):
+    data = numbers(40, 2)
+    fit = regression(numbers(40, 3) if row == "learn, held out" else data, monkeypatch, **REGRESSIONS[row])
+    with pytest.raises(NoCertificate):
+        clipped(fit, fit.posterior, data)
+    other = numbers(40, 9)
+    assert clipped(fit, fit.posterior, other).n == 40
+
+
+def test_a_regressions_prior_pays_for_the_strength_that_the_data_chose(monkeypatch):
+    data = numbers(40, 2)
+    fit = regression(data, monkeypatch)
+    found = clipped(fit, fit.prior, data)
+    assert any("97 (the strength of the prior)" in note for note in found.checks)
+    blind = fit.prior.with_provenance(Provenance.none())
+    assert clipped(fit, blind, data).bound < found.bound <= 4.0
+
+
+# --- networks trained elsewhere --------------------------------------------------------------------
+
+
+def trained_elsewhere(outputs: int) -> nn.Module:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs))
+    optim = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optim.zero_grad()
+        model(D[0]).square().mean().backward()
+        optim.step()
+    return model
+
+
+ELSEWHERE = {
+    "isotropic": lambda model, patch: pt.isotropic(model, mean="model"),
+    "learn, from scratch": lambda model, patch: pt.learn(model, D0, training=QUICK, progress=False).posterior,
+    "learn, held out": lambda model, patch: (
+        pt.learn(model, D0, validation=coins(40, 3), training=QUICK, progress=False).posterior
+    ),
+    "learn, a regression": lambda model, patch: regression(numbers(40, 1), patch, trained_elsewhere(1)).posterior,
+    "posterior": lambda model, patch: pt.posterior(model, D0, progress=False).posterior,
+    "prior": lambda model, patch: pt.prior(model, D0[0], progress=False),
+    "split_prior": lambda model, patch: pt.split_prior(model, D0, training=QUICK, progress=False).prior,
+    "train": lambda model, patch: (
+        pt.train(model, D0, progress=False, **QUICK),
+        pt.isotropic(model, mean="model"),
+    )[1],
+    "update": lambda model, patch: pt.update(pt.isotropic(model), model, pt.estimate(model, D0, progress=False)),
+}
+
+
+@pytest.mark.parametrize("verb", ELSEWHERE)
+def test_a_network_trained_elsewhere_has_an_unknown_past_whatever_verb_takes_it(verb, monkeypatch):
+    model = trained_elsewhere(2)
+    result = ELSEWHERE[verb](model, monkeypatch)
+    assert not result.provenance.is_known
+    if verb != "learn, a regression":
+        with pytest.raises(UnknownPast):
+            pt.certify(model, result, result, coins(40, 9), progress=False)

@@ -180,7 +180,7 @@ def test_a_recursion_that_forgets_the_step_before_is_caught():
     for seed in range(trials):
         case = Case(seed, 6000)
         found = pt.recursive_certificate(
-            case.model, case.prior, case.data, 1 - delta, chunks=2, epochs=1, lr=0.02, passes=1, **case.quiet
+            case.model, case.prior, case.data, 1 - delta, chunks=2, epochs=1, updates=1, passes=1, **case.quiet
         )
         first, last = found.certificate.steps
         risk = case.risk(found.posterior)

@@ -57,14 +57,17 @@ def certify(
     vouched: Annotated[
         str | None, typer.Option(help="Vouch for a prior of unknown past: the text stands in the certificate.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the draws: new for every certificate that is reported.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Of the draws. By default it follows from prior, posterior and examples: none is chosen."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the audit record (JSON).", dir_okay=False)] = None,
     page: opt.Page = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Certify the risk of networks drawn from a posterior, by examples that its prior has not seen."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
     shared = {"passes": passes, "grid": grid, "vouched": vouched, "generator": generator, "progress": not quiet}
     if fit.is_dir():
         opened = open_folder(fit)
@@ -121,7 +124,7 @@ def _by_folds(
     confidence: float,
     grid: int,
     vouched: str | None,
-    generator: torch.Generator,
+    generator: torch.Generator | None,
     progress: bool,
 ) -> pt.Certificate:
     """The same verb again, several times, each time without a part of the examples."""

@@ -329,6 +329,8 @@ def untouched(model: nn.Module, name: str, x: Tensor) -> bool:
     if role in ("running_mean", "running_var") or isinstance(module, NORMS):
         return bool((values == (1.0 if role in ("weight", "running_var") else 0.0)).all())
     if isinstance(module, MATRICES) and role in ("weight", "bias"):
+        if _rewritten(x):
+            return False
         return _within(values, 1 / math.sqrt(max(1, module.weight[0].numel())))
     if isinstance(module, nn.MultiheadAttention) and role.endswith("_weight"):
         return _within(values, math.sqrt(6 / (values.shape[0] + values.shape[1])))
@@ -337,6 +339,18 @@ def untouched(model: nn.Module, name: str, x: Tensor) -> bool:
         off, spread = abs(float(values.mean())) * math.sqrt(n), abs(float(values.std()) - 1) * math.sqrt(2 * n)
         return off < DEVIATIONS and spread < DEVIATIONS
     return bool(torch.stack([values == constant for constant in CONSTANTS]).any(0).all())
+
+
+def _rewritten(x: Tensor) -> bool:
+    """Whether a weight was changed in place since it was made: few steps of training leave it in the range of new ones.
+
+    torch counts such changes, and its own initialisation is one. A copy starts to count anew, so that this tells of accidents
+    and proves nothing.
+    """
+    try:
+        return x._version > 1 and bool(x.any())
+    except RuntimeError:  # tensors made in inference mode are not counted
+        return False
 
 
 def _within(values: Tensor, bound: float) -> bool:

@@ -80,7 +80,8 @@ def certify(
         grid: how many priors the choice was from, beyond what the library knows of.
         vouched: a text by which you answer for a prior of unknown past; the certificate prints it.
         batch_size: examples at a time.
-        generator: of the draws. They must not be those that chose or trained the posterior.
+        generator: of the draws. By default their seed follows from prior, posterior and examples, so that there is none to
+            choose. One that is given must not have chosen or trained the posterior, and the certificate says that it was given.
         progress: whether to show a bar.
     Returns:
         A `Certificate`: the bound, all that it is made of, and what was checked.
@@ -98,7 +99,7 @@ def certify(
     data, _ = admitted(model, data, likelihood)
     likelihood = likelihood or Categorical()
     examples = Examples.of(data, batch_size)
-    found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched)
+    found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     same = posterior is prior or posterior.fingerprint() == prior.fingerprint()
     posterior, prior = rebuilt(posterior), rebuilt(prior)
     kl_by_block = dict.fromkeys(prior.blocks, 0.0) if same else divergence(posterior, prior)
@@ -114,7 +115,7 @@ def certify(
         likelihood,
         passes,
         batch_size,
-        generator,
+        found.generator,
         progress,
     )
     readings = examples.readings()

@@ -55,7 +55,7 @@ def sample_then_evaluate(
         grid: how many priors the choice was from, beyond what the library knows of.
         vouched: a text by which you answer for a prior of unknown past.
         batch_size: examples at a time.
-        generator: of the draws.
+        generator: of the draws; by default their seed follows from prior and examples.
     Returns:
         A `Chosen`: the network's weights, and its certificate.
 
@@ -64,7 +64,7 @@ def sample_then_evaluate(
     """
     likelihood = likelihood or Categorical()
     examples = Examples.of(data, batch_size)
-    found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched)
+    found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     spending = found.spending.paying("draws", draws)
     like = next(model.parameters())
     prior = rebuilt(prior)
@@ -72,7 +72,7 @@ def sample_then_evaluate(
     best_bound, best_errors, best = math.inf, 0, {}
     with evaluating(model):
         for _ in range(draws):
-            drawn = {name: draw[0].to(like) for name, draw in prior.sample(1, generator=generator).items()}
+            drawn = {name: draw[0].to(like) for name, draw in prior.sample(1, generator=found.generator).items()}
             weights = write_blocks(found.blocks, drawn)
             errors, bound = 0, 0.0
             for held in readings:
@@ -81,9 +81,7 @@ def sample_then_evaluate(
                 errors, bound = max((errors, bound), (whole, here))
             if bound < best_bound:
                 best_bound, best_errors, best = bound, errors, drawn
-    case = Case(
-        model, found.blocks, prior, prior, 0.0, examples.n, spending, likelihood, None, batch_size, generator, False
-    )
+    case = Case(model, found.blocks, prior, prior, 0.0, examples.n, spending, likelihood, None, batch_size, None, False)
     beside = bounded("mean", replace(case, spending=found.spending), examples.readings())
     error = best_errors / examples.n
     fields = {"rule": "binomial", "predictor": KEPT, "errors": best_errors, "gibbs": error, "upper": error}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Basis, JointEigen
+from posterity.algebra import Basis, DiagonalMatrix, JointEigen, Matrix
 from posterity.bars import bar
 from posterity.blocks import Block, evaluating, find_blocks, named
 from posterity.curvature import Categorical, Data, Likelihood
@@ -97,6 +98,14 @@ class Descent:
     batch_size: int
     generator: torch.Generator | None
     progress: bool
+    certifying: int | None = None
+    """Examples that the bound will count, where they are not those of the data."""
+    price: float = 1.0
+    """By which KL is multiplied in the objective: less than 1 where the bound is a part of another one."""
+    planned: float = 0.0
+    """KL for which the slope is taken while KL is smaller: near none it is so steep that no posterior leaves its prior."""
+    optimiser: Callable[[Any], torch.optim.Optimizer] = torch.optim.Adam
+    """Makes one from groups of parameters with learning rates of their own."""
 
     def run(
         self,
@@ -110,7 +119,7 @@ class Descent:
         like = next(model.parameters())
         source = Source(data, self.batch_size, self.generator or torch.Generator().manual_seed(torch.seed() % 2**62))
         n, steps = source.count, self.epochs * math.ceil(source.count / self.batch_size)
-        optim = torch.optim.Adam(
+        optim = self.optimiser(
             [
                 {"params": [f.mean for f in free.values()], "lr": self.lr},
                 {"params": [x for f in free.values() for x in f.scales()], "lr": self.lr_scales},
@@ -119,7 +128,7 @@ class Descent:
         cooling = torch.optim.lr_scheduler.LambdaLR(
             optim, lambda step: 0.5 * (1 + math.cos(math.pi * min(1, step / steps)))
         )
-        slope = _Slope(n, 1 - self.confidence)
+        slope = _Slope(self.certifying or n, 1 - self.confidence, self.price, self.planned)
         bars = bar()
         bars.disable = not self.progress
         with evaluating(model):
@@ -179,19 +188,22 @@ class Free:
         spread = (self.prior_diagonal * variance).sum() - self.log_variance.sum() + self.constant
         return 0.5 * (spread + self.prior.quadratic(shift))
 
-    def precision(self) -> JointEigen:
+    def precision(self) -> Matrix:
+        values = (-self.log_variance.detach()).exp()
+        if self.frame.is_identity:
+            return DiagonalMatrix(values)
         left, right = (
             Basis(torch.linalg.inv(x), x, -torch.linalg.slogdet(x).logabsdet)
             for x in (self.frame.left, self.frame.right)
         )
-        return JointEigen(left, right, (-self.log_variance.detach()).exp())
+        return JointEigen(left, right, values)
 
 
 class _Slope:
     """The objective of a step: klinv's tangent at the present error and KL, with loss · (error/loss) for the error."""
 
-    def __init__(self, n: int, delta: float) -> None:
-        self.n, self.delta = n, delta
+    def __init__(self, n: int, delta: float, price: float = 1.0, planned: float = 0.0) -> None:
+        self.n, self.delta, self.price, self.planned = n, delta, price, planned
         self.error = self.loss = self.bound = math.nan
         self.kl = math.nan
 
@@ -204,12 +216,12 @@ class _Slope:
         self.loss += FORGET * (now - self.loss)
         self.error += FORGET * (error - self.error)
         q = min(max(self.error, 1 / self.n), 0.95)
-        cost = (max(0.0, self.kl) + math.log(2 * math.sqrt(self.n) / self.delta)) / self.n
+        cost = (max(self.planned, self.kl) + math.log(2 * math.sqrt(self.n) / self.delta)) / self.n
         self.bound = p = min(klinv(q, cost), 1 - 1e-9)
         # d klinv/dc = 1 / (d kl(q‖p)/dp), and d klinv/dq = −(d kl/dq) / (d kl/dp).
         by_cost = 1 / ((1 - q) / (1 - p) - q / p)
         by_error = (math.log((1 - q) / (1 - p)) - math.log(q / p)) * by_cost
-        return by_error * (q / max(self.loss, 1e-12)) * loss + by_cost * kl / self.n
+        return by_error * (q / max(self.loss, 1e-12)) * loss + self.price * by_cost * kl / self.n
 
     def __str__(self) -> str:
         return f"Gibbs error {self.error:.4f}  KL {self.kl:,.0f}  bound about {self.bound:.4f}"

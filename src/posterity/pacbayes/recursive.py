@@ -7,6 +7,9 @@ before (Wu et al., "Recursive PAC-Bayes", 2024):
 
 The bracket is small, so that its bound is tight, and it is certified by all chunks from t on; the rest is the bound of the
 step before. The bracket's loss takes the values −γ, 0, 1−γ and 1, and is bounded as a sum of three coins (split-kl).
+
+ρ_t may learn from all chunks up to t: what it has seen certifies no later step. Over all steps the risks cancel but for the
+last, and KL(ρ_t ‖ ρ_{t−1}) counts γ^(T−t) in the last bound. Early steps may go far, therefore.
 """
 
 from __future__ import annotations
@@ -14,30 +17,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
-from posterity.blocks import Block, evaluating
+from posterity.blocks import evaluating
 from posterity.curvature import Categorical
 from posterity.curvature.batches import Batch
 from posterity.curvature.provenance import Provenance
 from posterity.errors import BadData, NoData, UnsupportedLayer
 from posterity.gaussian import Gaussian
-from posterity.gaussian.spread import Spread
 from posterity.pacbayes.bounds import Spending, klinv
 from posterity.pacbayes.certify import divergence
-from posterity.pacbayes.draws import DrawnNetwork
-from posterity.pacbayes.gibbs import zero_one
-from posterity.pacbayes.optimise import optimise_posterior
+from posterity.pacbayes.gibbs import drawn_network, zero_one
+from posterity.pacbayes.optimise import Descent, Free, moved
 from posterity.pacbayes.refusals import Examples, checked
 from posterity.version import __version__
 
 GAMMA = 0.5
 """How much of the step before is subtracted: fixed in advance."""
+PLANNED = 0.01
+"""KL that a step may cost, by certifying example: a bound is so steep at none that no posterior would leave its prior."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,20 @@ def recursive_certificate(
     *,
     chunks: int = 4,
     epochs: int = 10,
+    updates: int = 100,
     passes: int = 10,
+    lr: float = 0.3,
+    lr_scales: float = 0.3,
+    batch_size: int = 256,
     grid: int = 1,
     vouched: str | None = None,
     generator: torch.Generator | None = None,
     progress: bool = True,
-    **optimising: Any,
 ) -> Recursive:
     """Learn from the data in chunks, each as large as all before it, and certify with all of them.
 
-    Every posterior is optimised on its chunk from the one before. The last chunk is half the data.
+    Every posterior is optimised from the one before, on its chunk and all chunks before it, and certified by its chunk and
+    all that follow. The last chunk is half the data.
 
     Args:
         model: the network's architecture, of linear layers and convolutions.
@@ -106,13 +113,16 @@ def recursive_certificate(
         data: inputs and labels.
         confidence: with which the bound holds.
         chunks: how many.
-        epochs: over each chunk.
+        epochs: over the data of each step.
+        updates: that every step makes at least, by more epochs: one of a few batches is no measure of effort.
         passes: draws for every example.
+        lr: the learning rate of the means, with momentum. (Adam moves all weights alike, and each of them costs KL.)
+        lr_scales: the same for the logarithms of the variances.
+        batch_size: of an update, and of draws at a time.
         grid: how many priors the choice was from, beyond what the library knows of.
         vouched: a text by which you answer for a prior of unknown past.
-        generator: of the order, the training and the draws.
+        generator: of the order, the training and the draws; by default its seed follows from prior and examples.
         progress: whether to show bars.
-        optimising: further options of `optimise_posterior`.
     Returns:
         A `Recursive`: the certificate, and the posterior that it holds for.
 
@@ -126,43 +136,52 @@ def recursive_certificate(
     edges = [0, *(n >> (chunks - t) for t in range(1, chunks + 1))]
     if edges[1] < 1:
         raise NoData(f"{n} examples cannot be cut into {chunks} chunks that double in size.")
-    order = torch.randperm(n, generator=generator)
-    x, y = x[order], y[order]
-    examples = Examples.of((x, y))
+    examples = Examples.of(data)
     if examples.n < examples.count:
         raise BadData(
             f"{examples.count - examples.n:,} of {examples.count:,} examples are copies of others: chunks would share "
             "them. Give each once."
         )
-    found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched)
-    before, bound, gibbs = prior, 1.0, 1.0
+    found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
+    generator = found.generator
+    order = torch.randperm(n, generator=generator, device=generator.device).to(x.device)
+    x, y = x[order], y[order]
+    before, bound = prior, 1.0
+    # Of draws from the posterior before: each of its errors serves two steps, whose bounds hold together by a union.
+    errors = torch.empty(0)
     steps: list[Step] = []
     for t, (start, stop) in enumerate(pairwise(edges)):
-        chunk, later = (x[start:stop], y[start:stop]), (x[start:], y[start:])
-        after = optimise_posterior(
-            model,
-            before,
-            before,
-            chunk,
-            confidence=confidence,
-            epochs=epochs,
-            generator=generator,
-            progress=progress,
-            **optimising,
+        known, later = (x[:stop], y[:stop]), (x[start:], y[start:])
+        descent = Descent(
+            Categorical(),
+            confidence,
+            max(epochs, math.ceil(updates / math.ceil(stop / batch_size))),
+            lr,
+            lr_scales,
+            batch_size,
+            generator,
+            progress,
+            certifying=n - start,
+            price=GAMMA ** (chunks - 1 - t),
+            planned=PLANNED * (n - start),
+            optimiser=partial(torch.optim.SGD, momentum=0.9),
         )
+        free = {name: Free(before, before, name, next(model.parameters())) for name in found.blocks}
+        descent.run(model, found.blocks, free, known)
+        after = moved(before, free, Provenance.of(known))
         kl = sum(divergence(after, before).values())
-        levels = (0.0, 1.0) if t == 0 else (-GAMMA, 0.0, 1 - GAMMA, 1.0)
-        losses = _losses(model, found.blocks, after, before if t else None, later, passes, generator, progress)
+        now = _errors(model, after, later, passes, batch_size, generator, progress)
+        levels, losses = (0.0, 1.0), now
+        if t:
+            levels, losses = (-GAMMA, 0.0, 1 - GAMMA, 1.0), now - GAMMA * errors[-len(now) :]
         shares = tuple(float((losses >= level - 1e-9).double().mean()) for level in levels[1:])
-        bound = _bound(levels, shares, kl, len(later[1]), len(losses), found.spending, chunks, bound)
-        # Losses of 1 and 1 − γ are errors of the new draw; 0 and −γ are not.
-        gibbs = float((losses > 0).double().mean())
-        steps.append(Step(len(later[1]), len(losses), kl, levels, shares, bound))
-        before = after
+        bound = _bound(levels, shares, kl, n - start, len(now), found.spending, chunks, bound)
+        steps.append(Step(n - start, len(now), kl, levels, shares, bound))
+        before, errors = after, now
     record = RecursiveCertificate(
         bound,
         confidence,
-        gibbs,
+        float(errors.double().mean()),
         tuple(steps),
         prior.fingerprint(),
         before.fingerprint(),
@@ -194,35 +213,29 @@ def _bound(
 
 
 @torch.no_grad()
-def _losses(
+def _errors(
     model: nn.Module,
-    blocks: dict[str, Block],
-    after: Gaussian,
-    before: Gaussian | None,
+    posterior: Gaussian,
     data: tuple[Tensor, Tensor],
     passes: int,
+    batch_size: int,
     generator: torch.Generator | None,
     progress: bool,
 ) -> Tensor:
-    """Error of a draw from one posterior less γ times that of a draw from the other: one replicate an example and pass."""
+    """The errors of networks drawn from the posterior, one for every example and pass, in the examples' order."""
     like = next(model.parameters())
-    networks = [
-        DrawnNetwork(model, blocks, {k: Spread.of(g.mean[k], g.precision[k], like) for k in blocks})
-        for g in (after, *([] if before is None else [before]))
-    ]
-    found = []
+    network = drawn_network(model, posterior)
+    found, size = [], max(1, batch_size // passes)
     bars = bar()
     bars.disable = not progress
     with evaluating(model):
-        for network in networks:
-            if not network.look(Batch((data[0][:32].to(like.device),), {}, data[1][:32])):
-                raise UnsupportedLayer("recursive certificates need a network of linear layers and convolutions alone.")
+        if not network.look(Batch((data[0][:32].to(like.device),), {}, data[1][:32])):
+            raise UnsupportedLayer("recursive certificates need a network of linear layers and convolutions alone.")
         with bars:
             task = bars.add_task("drawing networks", total=len(data[1]))
-            for images, labels in zip(data[0].split(32), data[1].split(32), strict=True):
+            for images, labels in zip(data[0].split(size), data[1].split(size), strict=True):
                 batch = Batch((images.to(like.device),), {}, labels.to(like.device))
                 targets = batch.targets.repeat_interleave(passes)
-                wrong = [zero_one(Categorical(), net.outputs(batch, generator, passes), targets) for net in networks]
-                found.append(wrong[0] if before is None else wrong[0] - GAMMA * wrong[1])
+                found.append(zero_one(Categorical(), network.outputs(batch, generator, passes), targets))
                 bars.advance(task, len(labels))
     return torch.cat(found)

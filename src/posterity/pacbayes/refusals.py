@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, RandomSampler, WeightedRandomSampler
 
 from posterity.blocks import Block, evaluating, find_blocks, named, write_blocks
 from posterity.curvature.batches import Batch, Data, Workers, batches, check_data, is_sharded
-from posterity.curvature.hashes import Hashes, batch_hashes, by_chance, copies, data_fingerprint, seen
+from posterity.curvature.hashes import Hashes, batch_hashes, by_chance, copies, data_fingerprint, fingerprint, seen
 from posterity.curvature.older_hashes import OlderHashes, older_batch_hashes
 from posterity.curvature.provenance import Provenance, state
 from posterity.errors import (
@@ -182,6 +182,8 @@ class Checked:
     blocks: dict[str, Block]
     notes: tuple[str, ...]
     spending: Spending
+    generator: torch.Generator
+    """Of the draws."""
 
 
 def checked(
@@ -192,8 +194,12 @@ def checked(
     spending: Spending,
     grid: int = 1,
     vouched: str | None = None,
+    generator: torch.Generator | None = None,
 ) -> Checked:
-    """Raises what is found. `grid` are priors that the user has chosen among; `vouched` answers for unknown pasts."""
+    """Raises what is found. `grid` are priors that the user has chosen among; `vouched` answers for unknown pasts.
+
+    Without a generator the seed of the draws follows from the prior, the posterior and the examples.
+    """
     if posterior.blocks != prior.blocks:
         odd = sorted(set(posterior.blocks) ^ set(prior.blocks))
         raise BlockMismatch(f"posterior and prior speak of different blocks ({odd}): both must speak of the same.")
@@ -204,7 +210,20 @@ def checked(
     _each_on_its_own(model, blocks, posterior, examples.batches[0])
     if examples.n < examples.count:
         notes.append(f"{examples.count:,} examples, of which {examples.n:,} are distinct: n counts those")
-    return Checked(blocks, tuple(notes), _choices(prior, examples, grid, spending))
+    if generator is None:
+        generator = _own_generator(model, posterior, prior, examples)
+        notes.append("the seed of all draws follows from prior, posterior and examples: none was chosen")
+    else:
+        notes.append("the seed of all draws was given: the least of K certificates by K seeds needs grid=K")
+    return Checked(blocks, tuple(notes), _choices(prior, examples, grid, spending), generator)
+
+
+def _own_generator(model: nn.Module, posterior: Gaussian, prior: Gaussian, examples: Examples) -> torch.Generator:
+    """Draws that nobody can choose: who asks again, in whatever order the examples come, gets the same seed."""
+    same = posterior is prior
+    names = (prior.fingerprint(), "" if same else posterior.fingerprint(), examples.fingerprint)
+    device = next(model.parameters()).device
+    return torch.Generator(device).manual_seed(int(fingerprint(names, 15), 16))
 
 
 def unseen(prior: Gaussian, examples: Examples, vouched: str | None, who: str = "the prior") -> list[str]:

@@ -128,10 +128,10 @@ def certify_clipped(
     if not (clip > 0 and math.isfinite(clip)):
         raise ValueError(f"the loss is clipped at a positive number, not {clip}")
     examples = Examples.of(data, 64)
-    found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched)
+    found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     posterior, prior = rebuilt(posterior), rebuilt(prior)
     kl, spending = sum(divergence(posterior, prior).values()), found.spending
-    readings = [_clipped(model, posterior, held, clip, passes, generator) for held in examples.readings()]
+    readings = [_clipped(model, posterior, held, clip, passes, found.generator) for held in examples.readings()]
     bounds = []
     for mean, replicates in readings:
         upper = klinv(min(1.0, mean), math.log(1 / spending.draws) / replicates)

@@ -84,7 +84,7 @@ def certify_folds(
         grid: how many priors the choice was from, beyond what the library knows of.
         vouched: a text by which you answer for a prior of unknown past; the certificate prints it.
         batch_size: examples at a time.
-        generator: of the parts and of learning.
+        generator: of the parts and of learning; by default its seed follows from prior and examples.
         progress: whether to show a bar.
         learning: further options of `learn` or `adapt`.
     Returns:
@@ -116,9 +116,9 @@ def certify_folds(
     if examples.count < folds:
         raise NoData(f"{examples.count} examples cannot be cut into {folds} parts.")
     task = HandedDown(model, data, prior, likelihood, classes, head, 1.0, batch_size)
-    found = checked(model, task.prior, task.prior, examples, Spending(1 - confidence), grid, vouched)
-    generator = generator or torch.Generator().manual_seed(torch.seed() % 2**62)
-    parts = torch.randperm(examples.count, generator=generator).tensor_split(folds)
+    found = checked(model, task.prior, task.prior, examples, Spending(1 - confidence), grid, vouched, generator)
+    generator = found.generator
+    parts = torch.randperm(examples.count, generator=generator, device=generator.device).cpu().tensor_split(folds)
     options: dict[str, Any] = {"classes": classes, "head": head, "progress": False} | learning
     fits, told = [], []
     for number, out in track(list(enumerate(parts)), folds, "folds", progress):

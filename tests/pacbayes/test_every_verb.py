@@ -42,6 +42,11 @@ class Scene:
         return pt.update(self.prior, self.model, self.curvature(D0), scales)
 
 
+def _new(layer: nn.Module) -> nn.Module:
+    """The same layer with new weights."""
+    return nn.Linear(layer.in_features, layer.out_features) if isinstance(layer, nn.Linear) else layer
+
+
 def by_train(s: Scene) -> pt.Gaussian:
     pt.train(s.model, D, s.prior, progress=False, **QUICK)
     return pt.update(s.prior, s.model, s.curvature(D0))
@@ -101,6 +106,7 @@ SEEN = {
     "estimate": lambda s: pt.update(s.prior, s.model, s.curvature(D)),
     "isotropic": by_isotropic,
     "learn": lambda s: pt.learn(s.model, D, s.prior, training=QUICK, progress=False).posterior,
+    "learn, six networks": lambda s: pt.learn(nn.Sequential(*map(_new, s.model)), D, progress=False).posterior,
     "learn, from scratch": lambda s: pt.learn(s.model, D, training=QUICK, progress=False).posterior,
     "learn, from scratch, held out": lambda s: (
         pt.learn(s.model, coins(40, 3), validation=D, training=QUICK, progress=False).posterior

@@ -171,9 +171,8 @@ def recursive_certificate(
         after = moved(before, free, Provenance.of(known))
         kl = sum(divergence(after, before).values())
         now = _errors(model, after, later, passes, batch_size, generator, progress)
-        levels, losses = (0.0, 1.0), now
-        if t:
-            levels, losses = (-GAMMA, 0.0, 1 - GAMMA, 1.0), now - GAMMA * errors[-len(now) :]
+        levels = (-GAMMA, 0.0, 1 - GAMMA, 1.0) if t else (0.0, 1.0)
+        losses = now - GAMMA * errors[-len(now) :] if t else now
         shares = tuple(float((losses >= level - 1e-9).double().mean()) for level in levels[1:])
         bound = _bound(levels, shares, kl, n - start, len(now), found.spending, chunks, bound)
         steps.append(Step(n - start, len(now), kl, levels, shares, bound))

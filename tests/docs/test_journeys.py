@@ -6,7 +6,7 @@ import pytest
 from journeys import files_of, journeys
 
 MOST = {
-    "pt.learn": 30,
+    "pt.learn": 29,
     "pt.learn of many": 31,
     "pt.train, pt.estimate, pt.update": 23,
     "fit.predict": 13,

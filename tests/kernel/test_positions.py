@@ -11,7 +11,7 @@ from posterity.gaussian import Gaussian
 from posterity.kernel import positions
 from posterity.kernel.jacobian import Gradients
 from posterity.kernel.positions import Positions
-from posterity.workflow.few import COMBINED, MOST_ROWS, _directions
+from posterity.workflow.handed_down import COMBINED, MOST_ROWS, _directions
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from torch.utils.data import Dataset
 import posterity as pt
 from posterity.curvature.batches import Batch
 from posterity.kernel import Networks, folds_of, outputs_at
+from posterity.kernel.kernels import gather
 from posterity.workflow import fold_networks
-from posterity.workflow.few import gather
 from posterity.workflow.folders import Remembered, open_parts, save_parts
 
 

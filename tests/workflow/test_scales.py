@@ -10,7 +10,8 @@ from torch import nn
 
 import posterity as pt
 from posterity.kernel.choose import _distinct
-from posterity.workflow.few import around_prior, gather
+from posterity.kernel.kernels import gather
+from posterity.workflow.handed_down import around_prior
 
 QUICK = {"epochs": 3}
 FEW_DRAWS = pt.Variational(draws=12, steps=4)

@@ -11,8 +11,8 @@ from torch import nn
 
 import posterity as pt
 from posterity.curvature.batches import Batch
+from posterity.kernel.kernels import gather
 from posterity.workflow import folds
-from posterity.workflow.few import gather
 from posterity.workflow.fold_networks import suits
 from posterity.workflow.folders import Remembered, open_parts, save_parts
 

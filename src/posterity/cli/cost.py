@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import find_blocks
-from posterity.workflow.few import fits
+from posterity.kernel.kernels import fits
 
 FACTOR_MEMORY, FACTOR_TIME = 2.5, 5.0
 """How far off an estimate may be, either way: a test holds it to that on small runs."""

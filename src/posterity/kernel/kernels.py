@@ -4,6 +4,8 @@
 outputs could depend on the layers below it. Its prior is isotropic, so every class has the same kernel and none is tied to
 another: features · features / head, plus what the layers below add, averaged over directions of the features that the source
 task found worth reading (its head's rows). That is `Shared`: no label has been looked at, so leaving an example out is honest.
+
+`gather` takes as many examples as a kernel has room for.
 """
 
 from __future__ import annotations
@@ -13,14 +15,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from posterity.curvature import Likelihood
+from posterity.blocks import evaluating
+from posterity.curvature import Data, Likelihood
+from posterity.curvature.batches import Batch, batches
 from posterity.errors import UnsupportedLayer
 from posterity.kernel.jacobian import BlockFrame, Jacobian, Rows
 from posterity.kernel.latent import Latent, coupled_mode, shared_mode
 
+SIDE = 3000
+"""The largest n·C whose kernel over all outputs is factorised (72 MB, a second a Cholesky factor)."""
+SHARED = 1500
+"""The largest n for a kernel that all outputs share."""
 SHARES = (0.0, 0.001, 0.01, 0.1, 1.0)
 FLOORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 HEADS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
@@ -209,3 +218,46 @@ class Shared(Kernel):
     def _plus(self, head: Tensor, body: Tensor | None, strength: Strength | None) -> Tensor:
         own = head / (self.frames[self.head].floor if strength is None else strength.head)
         return own if body is None else own + body
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """All training examples at once, as inference in function space takes them."""
+
+    inputs: list[Batch]
+    targets: Tensor
+    outputs: int
+
+    @property
+    def count(self) -> int:
+        return len(self.targets)
+
+
+def fits(count: int, outputs: int, new_head: bool) -> bool:
+    """Whether the exact posterior of so many examples is within reach."""
+    return count <= SHARED if new_head else count * outputs <= SIDE
+
+
+def limit(new_head: bool) -> str:
+    """The limit in words."""
+    return f"{SHARED:,} examples" if new_head else f"{SIDE:,} examples times outputs"
+
+
+@torch.no_grad()
+def gather(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int, most: int) -> Examples | None:
+    """The data as a list of batches, or None as soon as there are more than `most` examples or outputs have positions."""
+    kept: list[Batch] = []
+    count = 0
+    for batch in batches(data, batch_size):
+        count += batch.count
+        if count > most:
+            return None
+        kept.append(batch.to(next(model.parameters()).device))
+    if not kept:
+        return None
+    with evaluating(model):
+        outputs, _ = likelihood.check(kept[0].outputs(model), kept[0].targets)
+    if outputs.ndim != 2:
+        return None
+    targets = torch.cat([batch.targets for batch in kept])
+    return Examples(kept, targets, outputs.shape[1])

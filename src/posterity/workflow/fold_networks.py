@@ -19,8 +19,8 @@ from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, LeftOut, Link, Networks, calibrate, folds_of, outputs_at
 from posterity.kernel.choose import HALVES
+from posterity.kernel.kernels import Examples
 from posterity.laplace.prior import PriorPenalty
-from posterity.workflow.few import Examples
 
 WEIGHTS, EXAMPLES = 1_000_000, 5_000
 """The most for which six trainings from scratch are cheap."""

@@ -34,10 +34,10 @@ from posterity.errors import BadFitFolder
 from posterity.files import replacing
 from posterity.gaussian import Gaussian, load
 from posterity.kernel import Calibration, FunctionSpace, Networks, stacked
+from posterity.kernel.kernels import gather
 from posterity.laplace import Scales
 from posterity.laplace.train import NotAtMode
 from posterity.version import __version__
-from posterity.workflow.few import gather
 from posterity.workflow.fit import Fit
 from posterity.workflow.folds import Siblings, around_siblings
 from posterity.workflow.learn import adapt, learn

@@ -25,7 +25,8 @@ from posterity.curvature.batches import Batch
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.kernel import Choice, FunctionSpace, LeftOut, Link, Member, calibrate, folds_of
-from posterity.workflow.few import Examples, around_network
+from posterity.kernel.kernels import Examples
+from posterity.workflow.few import around_network
 
 COARSE = tuple(10.0**k for k in range(-5, 3))
 """Strengths of the prior, as multiples of the noise's precision."""

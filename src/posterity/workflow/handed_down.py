@@ -16,26 +16,32 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import find_blocks, named, write_blocks
+from posterity.blocks import Block, find_blocks, named, write_blocks
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Workers
 from posterity.curvature.provenance import Provenance, past_of, sign
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen, with_frozen
 from posterity.kernel import (
+    BlockFrame,
     FunctionSpace,
     Inference,
+    Linearised,
     Link,
     Networks,
+    PerOutput,
+    Shared,
     Strength,
+    choose,
+    jacobian,
     stacked,
 )
 from posterity.kernel.choose import Criterion
 from posterity.kernel.jacobian import Rows
-from posterity.kernel.kernels import FLOORS
+from posterity.kernel.kernels import FLOORS, SHARED, SIDE, Examples, fits, gather
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
 from posterity.laplace.prior import head_name
-from posterity.workflow.few import SHARED, SIDE, Examples, around_prior, fits, gather, strength_of
+from posterity.workflow.few import regression
 from posterity.workflow.fit import Fit
 from posterity.workflow.fold_networks import EXAMPLES, FROM_PRIOR, suits, trained_networks
 
@@ -45,6 +51,8 @@ RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 9))
 """How much larger a new head's rows may be than those of the prior's: a finite grid, which certificates pay for."""
 POLISH = 100
 """Steps of L-BFGS that end the training of few examples."""
+MOST_ROWS, COMBINED = 100, 4
+"""Rows of a prior's head beyond which a few random combinations of them stand for all, and how many."""
 
 
 class HandedDown:
@@ -223,6 +231,76 @@ class HandedDown:
             mean[self.new_head] = self._fitted_head(space, strength_of(space)).to(mean[self.new_head])
         replace(prior, mean=mean).write_to(self.model)
         sign(self.model, prior.provenance.joined(self.seen))
+
+
+def around_prior(
+    model: nn.Module,
+    prior: Gaussian,
+    handed_down: Gaussian,
+    head: str | None,
+    examples: Examples,
+    likelihood: Likelihood,
+    criterion: Criterion = "loo",
+    groups: Tensor | None = None,
+    link: Link = "probit",
+    shares: Sequence[float] | None = None,
+    inference: Inference | None = None,
+) -> FunctionSpace:
+    """The posterior of the network made linear at the *prior's mean*: no training, and no label in its kernel.
+
+    `prior` fits the network; `handed_down` is the same as it came, whose head says which features are worth reading where
+    the network's own head is new (`head`).
+    """
+    blocks = find_blocks(model, named(prior.mean))
+    frames = {name: BlockFrame.of(prior.precision[name]) for name in blocks}
+    point = dict(prior.mean)
+    if head is not None:
+        point[head] = _directions(handed_down, head, prior.mean[head])
+    blocks = _resized(blocks, point)
+    train = jacobian(model, blocks, point, frames, examples.inputs)
+    kernel = PerOutput(frames) if head is None else Shared(frames, head)
+    linearised = Linearised(kernel, train, examples.targets, likelihood, examples.outputs, {} if head is None else None)
+    if isinstance(likelihood, GaussianNoise):
+        return regression(linearised, blocks, point, frames, link, shares)
+    choice = choose(linearised, criterion, groups, link, shares, inference)
+    return FunctionSpace(blocks, point, frames, choice, likelihood, link)
+
+
+def _directions(handed_down: Gaussian, head: str, like: Tensor) -> Tensor:
+    """Directions of the features through which the layers below are seen: the rows of the prior's own head.
+
+    Of a head with many rows, such as ImageNet's, a few random combinations stand for all: each direction costs a backward pass
+    for every example, and the kernel is the same on average. A prior without a head leaves all directions equal: as many
+    random ones stand for them.
+    """
+    rows, generator = handed_down.mean.get(head), torch.Generator().manual_seed(0)
+    if rows is not None and rows.shape[1] == like.shape[1] and bool(rows.any()):
+        if len(rows) <= MOST_ROWS:
+            return rows
+        signs = 2.0 * torch.randint(2, (COMBINED, len(rows)), generator=generator) - 1
+        return signs.to(rows) @ rows / len(rows) ** 0.5
+    draw = torch.randn(max(10, like.shape[0]), like.shape[1], generator=generator)
+    return draw.to(like) / like.shape[1] ** 0.5
+
+
+def _resized(blocks: dict[str, Block], point: dict[str, Tensor]) -> dict[str, Block]:
+    """Blocks with as many outputs as the point has: a head may read in more directions than the task has classes."""
+    resized = {}
+    for name, block in blocks.items():
+        out = point[name].shape[0]
+        layer = block.layer if out == block.layer.out else replace(block.layer, out=out)
+        resized[name] = replace(block, layer=layer)
+    return resized
+
+
+def strength_of(space: FunctionSpace) -> Strength:
+    """The strength for a network that is used by itself, and for the Gaussian around it.
+
+    Never weaker than a unit Gaussian: an average over posteriors bears priors that a single mode overfits under.
+    """
+    best = space.choice.for_mode or space.choice.best.posterior.strength
+    assert best is not None
+    return Strength(best.share, max(best.floor, 1.0), max(best.head, 1.0))
 
 
 def _from_there(likelihood: Likelihood) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from posterity.kernel import (
     folds_of,
 )
 from posterity.kernel.jacobian import Rows
+from posterity.kernel.kernels import SHARED, SIDE
 from posterity.kernel.last_layer import (
     HeadSpace,
     InWeights,
@@ -47,7 +48,6 @@ from posterity.kernel.last_layer import (
 )
 from posterity.kernel.linearised import left_out_some
 from posterity.laplace import Scales, isotropic, update
-from posterity.workflow.few import SHARED, SIDE
 from posterity.workflow.fit import Fit
 
 log = logging.getLogger("posterity")

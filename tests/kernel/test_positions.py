@@ -1,6 +1,7 @@
 """Large blocks at several positions: the same kernel as from gradients that are written out."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from small import Problem, some_inputs
 
 import posterity as pt
 from posterity.gaussian import Gaussian
-from posterity.kernel import positions
+from posterity.kernel import Jacobian, choose, positions
+from posterity.kernel.choose import FAR, TYPICAL, UNITS, unit
 from posterity.kernel.jacobian import Gradients
 from posterity.kernel.positions import Positions
 from posterity.workflow.handed_down import COMBINED, MOST_ROWS, _directions
@@ -62,14 +64,30 @@ def test_a_posterior_is_the_same_where_a_block_counts_as_large(shared, monkeypat
 
 
 def test_few_combinations_of_a_large_head_have_its_second_moment_on_average():
-    rows = torch.randn(4 * MOST_ROWS, 3, generator=torch.Generator().manual_seed(0)).double()
+    rows = torch.randn(4 * MOST_ROWS, 50, generator=torch.Generator().manual_seed(0)).double()
     prior = Gaussian({"head": rows}, {"head": pt.algebra.scaled_identity(1.0, tuple(rows.shape))})
-    few = _directions(prior, "head", torch.zeros(10, 3).double())
-    assert few.shape == (COMBINED, 3)
-    # The expected square of each is the mean square of the head; twelve squares are within a factor of two and a half of it.
+    few = _directions(prior, "head", torch.zeros(10, 50).double())
+    assert few.shape == (COMBINED, 50)
+    # The expected square of each entry is the mean square of the head; a hundred of them are within half of it.
     ratio = float(few.square().mean() / rows.square().mean())
-    assert 0.4 < ratio < 2.5
-    kept = _directions(
-        Gaussian({"head": rows[:9]}, {"head": pt.algebra.scaled_identity(1.0, (9, 3))}), "head", few[:, :3]
-    )
+    assert 0.5 < ratio < 1.5
+    kept = _directions(Gaussian({"head": rows[:9]}, {"head": pt.algebra.scaled_identity(1.0, (9, 50))}), "head", few)
     assert torch.equal(kept, rows[:9])
+
+
+@pytest.mark.parametrize("factor", [1e-4, 1.0, 1e4])
+def test_grids_of_a_new_head_move_to_where_outputs_are(factor):
+    """Features a hundred times as large ask for a head ten thousand times as firm."""
+    problem = Problem("dense", 3, 8, pt.Categorical(), shared=True)
+    blocks = dict(problem.linearised.train.blocks)
+    rows = blocks[problem.head]
+    blocks[problem.head] = type(rows)(rows.a * factor**0.5, rows.s)
+    moved = replace(problem.linearised, train=Jacobian(problem.linearised.train.outputs, blocks))
+    size = float(blocks[problem.head].a.square().sum(-1).mean())
+    found = unit(moved, 0.0, head=True)
+    assert found == 1.0 if FAR[0] <= size <= FAR[1] else 0.3 < size / found / TYPICAL < 3.2
+    plain, other = (choose(x) for x in (problem.linearised, moved))
+    if found != 1:
+        assert other.strengths == plain.strengths * len(UNITS) ** 2
+        nll = [min(m.nll for m in c.members) for c in (plain, other)]
+        assert abs(nll[0] - nll[1]) < 0.1

@@ -7,6 +7,7 @@ average does not have to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -46,6 +47,26 @@ HALVES = 20
 """What is believed of trained networks before any example: as much as so many examples that speak for neither side."""
 RESAMPLED = 500
 """Draws of the Bayesian bootstrap behind the weights of an average."""
+TYPICAL, FAR = 30.0, (1e-3, 1e4)
+"""The mean variance of outputs before any data in the middle of a grid, and between which values the usual grid will do."""
+UNITS = tuple(range(-12, 13))
+"""Powers of ten that a grid may be multiplied by: finitely many, which certificates pay for."""
+
+
+def unit(linearised: Linearised, share: float, *, head: bool = False) -> float:
+    """What a grid of strengths is multiplied by, a power of ten: under a unit prior outputs of a large network vary by thousands.
+
+    It is 1 where the mean variance of outputs under a unit prior (share · source + 1, or a head's alone) is anything usual. Only
+    a new head's grids move; no label is looked at.
+    """
+    kernel = linearised.kernel
+    if not isinstance(kernel, Shared):
+        return 1.0
+    strength = Strength(share, float("inf"), 1.0) if head else Strength(share, 1.0, float("inf"))
+    size = float(kernel.own(linearised.train, strength).diagonal().mean())
+    if not FAR[0] <= size <= FAR[1] and 0 < size < float("inf"):
+        return 10.0 ** min(max(round(math.log10(size / TYPICAL)), UNITS[0]), UNITS[-1])
+    return 1.0
 
 
 def choose(
@@ -76,6 +97,7 @@ def choose(
     found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if len(heads) > 1 else [])
     scored = sorted((m for m in found if m is not None), key=lambda m: m.nll)
     strengths = len(all_shares) * len(FLOORS) * len(heads) + (len(heads) if len(heads) > 1 else 0)
+    strengths *= len(UNITS) ** 2 if search.moved else 1
     options = strengths * search.widths
     if not scored:
         raise Inconsistent(
@@ -109,15 +131,23 @@ class _Search:
         self.widths = 1
         self.at_mode: dict[Strength, float] = {}
         self.folds = folds_of(of.targets, groups)
+        self.head_unit = unit(of, 0.0, head=True)
+        self.moved = self.head_unit != 1
+        """Whether any grid has been multiplied by another number than 1."""
 
     def climb(self, share: float) -> Member | None:
         """The best floor and head for a share, from neighbour to neighbour on the grid."""
-        here = (FLOORS.index(1.0), len(self.heads) // 2)
+        here, of_body = (FLOORS.index(1.0), len(self.heads) // 2), unit(self.of, share)
+        self.moved |= of_body != 1
+
+        def at(i: int, j: int) -> Strength:
+            return Strength(share * of_body, FLOORS[i] * of_body, self.heads[j] * self.head_unit)
+
         while True:
             i, j = here
             near = [(i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)]
             inside = [(a, b) for a, b in near if 0 <= a < len(FLOORS) and 0 <= b < len(self.heads)]
-            scores = {place: self._score(Strength(share, FLOORS[place[0]], self.heads[place[1]])) for place in inside}
+            scores = {place: self._score(at(*place)) for place in inside}
             known = {place: member for place, member in scores.items() if member is not None}
             if not known:
                 return None
@@ -128,7 +158,7 @@ class _Search:
 
     def head_alone(self) -> Member | None:
         """A new head on features that stay as they are."""
-        scores = [self._score(Strength(0.0, float("inf"), head)) for head in self.heads]
+        scores = [self._score(Strength(0.0, float("inf"), head * self.head_unit)) for head in self.heads]
         return min((m for m in scores if m is not None), key=lambda m: m.nll, default=None)
 
     def _score(self, strength: Strength) -> Member | None:

@@ -106,7 +106,8 @@ class Kernel(ABC):
         for (share, floor), members in groups.items():
             if math.isinf(floor):
                 continue
-            ratio = share / floor if floor else None
+            # Rounded: 0.001 / 0.01 and 0.01 / 0.1 are one kernel.
+            ratio = float(f"{share / floor:.9g}") if floor else None
             key = ("floorless", share, *members) if ratio is None else (ratio, *members)
             part = None if kept is None else kept.get(key)
             if part is None:

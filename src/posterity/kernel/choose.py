@@ -48,7 +48,7 @@ HALVES = 20
 RESAMPLED = 500
 """Draws of the Bayesian bootstrap behind the weights of an average."""
 TYPICAL, FAR = 30.0, (1e-3, 1e4)
-"""The mean variance of outputs before any data in the middle of a grid, and between which values the usual grid will do."""
+"""The least mean variance of outputs before any data in the middle of a grid that moves, and where the usual grid will do."""
 UNITS = tuple(range(-12, 13))
 """Powers of ten that a grid may be multiplied by: finitely many, which certificates pay for."""
 
@@ -65,7 +65,7 @@ def unit(linearised: Linearised, share: float, *, head: bool = False) -> float:
     strength = Strength(share, float("inf"), 1.0) if head else Strength(share, 1.0, float("inf"))
     size = float(kernel.own(linearised.train, strength).diagonal().mean())
     if not FAR[0] <= size <= FAR[1] and 0 < size < float("inf"):
-        return 10.0 ** min(max(round(math.log10(size / TYPICAL)), UNITS[0]), UNITS[-1])
+        return 10.0 ** min(max(math.floor(math.log10(size / TYPICAL)), UNITS[0]), UNITS[-1])
     return 1.0
 
 
@@ -76,12 +76,13 @@ def choose(
     link: Link = "probit",
     shares: Iterable[float] | None = None,
     inference: Inference | None = None,
+    still: bool = True,
 ) -> Choice:
     """The average of the best strengths, each with its own (τ, T), by predictions of left-out examples.
 
     `groups` says which examples belong together (windows of one recording): they are left out together. `shares` restricts
     the grid; (0.0,) is the isotropic prior. "evidence" and "elbo" take the one strength of greatest (bound on the) marginal
-    likelihood, as it is.
+    likelihood, as it is. `still` says whether a new head on layers that stay as they are is among the candidates.
     """
     if criterion == "elbo":
         inference = inference if isinstance(inference, Variational) else Variational()
@@ -94,7 +95,7 @@ def choose(
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)
     search = _Search(linearised, criterion, groups, link, heads, inference)
     # One a share: neighbours on the grid are almost the same posterior, and would crowd the others out.
-    found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if len(heads) > 1 else [])
+    found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if still and len(heads) > 1 else [])
     scored = sorted((m for m in found if m is not None), key=lambda m: m.nll)
     strengths = len(all_shares) * len(FLOORS) * len(heads) + (len(heads) if len(heads) > 1 else 0)
     strengths *= len(UNITS) ** 2 if search.moved else 1

@@ -247,11 +247,12 @@ def around_prior(
     link: Link = "probit",
     shares: Sequence[float] | None = None,
     inference: Inference | None = None,
+    still: bool = True,
 ) -> FunctionSpace:
     """The posterior of the network made linear at the *prior's mean*: no training, and no label in its kernel.
 
     `prior` fits the network; `handed_down` is the same as it came, whose head says which features are worth reading where
-    the network's own head is new (`head`).
+    the network's own head is new (`head`). `still` says whether that head alone is a candidate.
     """
     blocks = find_blocks(model, named(prior.mean))
     frames = {name: BlockFrame.of(prior.precision[name]) for name in blocks}
@@ -264,7 +265,7 @@ def around_prior(
     linearised = Linearised(kernel, train, examples.targets, likelihood, examples.outputs, {} if head is None else None)
     if isinstance(likelihood, GaussianNoise):
         return regression(linearised, blocks, point, frames, link, shares)
-    choice = choose(linearised, criterion, groups, link, shares, inference)
+    choice = choose(linearised, criterion, groups, link, shares, inference, still)
     return FunctionSpace(blocks, point, frames, choice, likelihood, link)
 
 

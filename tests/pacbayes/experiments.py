@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from test_validity import SyntheticTask, laplace
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.pacbayes import FAMILY, optimise_strengths
+from posterity.pacbayes import FAMILY, clopper_pearson, optimise_strengths
 from posterity.pacbayes.bounds import folds_bound
 from posterity.pacbayes.regression import LinearModel, certify_clipped
 
 DELTAS = (0.05, 0.3, 0.9)
 N = 40
+TRIALS = {"few-shot": 50, "folds": 50}
+"""Experiments of paths that take long; 100 of the others. What is too many goes by their number."""
 
 Outcome = tuple[float, float]
 """(true risk, bound)"""
@@ -334,14 +337,17 @@ def too_few(found: int, expected: Sequence[float]) -> bool:
 
 def exact_rate(risk: float, n: int, delta: float) -> float:
     """The probability that Clopper's and Pearson's bound at δ is below the risk: what whole numbers of errors allow."""
-    from posterity.pacbayes import clopper_pearson
-
     k = torch.arange(n + 1, dtype=torch.float64)
     top = torch.tensor(n + 1.0, dtype=torch.float64)
     logs = torch.lgamma(top) - torch.lgamma(k + 1) - torch.lgamma(top - k)
     chances = (logs + k * math.log(risk) + (n - k) * math.log1p(-risk)).exp()
-    below = [clopper_pearson(errors, n, delta) < risk for errors in range(n + 1)]
-    return float(chances[torch.tensor(below)].sum())
+    return float(chances[torch.tensor(_bounds(n, delta), dtype=torch.float64) < risk].sum())
+
+
+@cache
+def _bounds(n: int, delta: float) -> tuple[float, ...]:
+    """By the number of errors."""
+    return tuple(clopper_pearson(errors, n, delta) for errors in range(n + 1))
 
 
 def _tail(least: int, chances: Sequence[float]) -> float:

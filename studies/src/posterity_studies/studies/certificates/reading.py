@@ -22,7 +22,7 @@ ROWS: dict[str, tuple[str, float]] = {
 TRIED = {
     "notmnist-split": 10,
     "notmnist-alone": 20,
-    "mnist-split": 4,
+    "mnist-split": 5,
     "fashion-split": 4,
     "fashion-wide": 2,
     "mnist-recursive": 1,

@@ -14,7 +14,16 @@ from typer.testing import CliRunner
 from posterity.cli import app
 from posterity_studies.demo import findings, headline, study, table, typical
 from posterity_studies.demo.methods import METHODS, fine_tuned
-from posterity_studies.demo.reading import Published, lead, on_published, share, winner
+from posterity_studies.demo.reading import (
+    Published,
+    boldness,
+    lead,
+    on_calibration,
+    on_published,
+    pooled_ece,
+    share,
+    winner,
+)
 from posterity_studies.demo.showing import markdown
 from posterity_studies.demo.source import network, turned
 from posterity_studies.engine.declaration import Preset, Record
@@ -174,6 +183,22 @@ def test_a_perfectly_calibrated_predictor_has_the_ece_of_chance():
         exact = sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) * abs(k - n * p) for k in range(n + 1))
         assert _absolute_deviation(n, p) == pytest.approx(exact, rel=1e-9)
     assert _absolute_deviation(0, 0.5) == _absolute_deviation(3, 1.0) == 0
+
+
+def test_what_is_off_for_one_wearer_and_not_for_another_cancels_in_the_pooled_error():
+    """Two wearers, too sure and not sure enough by as much."""
+    made = []
+    for wearer, right in ((1, 0.7), (2, 0.9)):
+        found = {"accuracy": right, "reliability": [[0.8], [right], [1.0]]}
+        values = {"scores": {"learned": {"8": found}}, "windows": {"test": 100}}
+        made.append(Record("demo", str(wearer), {"part": "scores", "wearer": wearer, "seconds": [8]}, values, 0, {}))
+    assert pooled_ece(made, "learned", 8) == pytest.approx(0, abs=1e-12)
+    assert pooled_ece(made[:1], "learned", 8) == pytest.approx(0.1)
+    found = boldness(made, "learned", 8)
+    assert found.mean.mean == pytest.approx(0, abs=1e-12)
+    assert found.between == pytest.approx(0.1 * 2**0.5)
+    assert found.by_chance == pytest.approx(0.04)  # √(0.8 · 0.2 / 100)
+    assert "ECE is 0.000" in on_calibration(made)
 
 
 def test_winner_knows_which_measures_should_be_high():

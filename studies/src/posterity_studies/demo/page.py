@@ -18,6 +18,7 @@ from posterity_studies.demo.reading import (
     lead,
     level,
     methods,
+    on_calibration,
     part,
     seconds,
     signed,
@@ -166,7 +167,7 @@ def _table(records: Sequence[Record]) -> str:
         "good); “unknown” is the AUROC of the score for the exercise nobody taught, by the posterior's own covariance or, where "
         f"a method has none, by the entropy of its answer. {escape(showing.KEY)} "
         f"With {min(windows)} to {max(windows)} windows a wearer, a recogniser with the learned prior's confidences that "
-        f"is calibrated <em>perfectly</em> would show an ECE of {chance} by chance.</p>"
+        f"is calibrated <em>perfectly</em> would show an ECE of {chance} by chance. {escape(on_calibration(records))}</p>"
         f"<div class=twocol>{''.join(made)}</div>"
         "<p>“Isotropic at the mean” is the closest rival: the same network, the same way of adapting, the same leave-one-out, "
         "but a prior that holds all weights equally firmly. What the <em>learned</em> part adds is the difference to it: "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from posterity_studies.demo.methods import METHODS
 from posterity_studies.engine.declaration import Record
 from posterity_studies.shared.intervals import Interval, interval, paired
+from posterity_studies.shared.watch import EXERCISES, RATE, WINDOW
 
 MEASURES = {"nll": "NLL", "accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC of the unknown"}
 HIGHER_IS_BETTER = {"accuracy", "auroc"}
@@ -77,6 +79,49 @@ def _absolute_deviation(n: int, p: float) -> float:
         return 0.0
     m = math.floor(n * p) + 1
     return 2 * m * math.comb(n, m) * p**m * (1 - p) ** (n - m + 1)
+
+
+def pooled_ece(records: Sequence[Record], method: str, s: int) -> float:
+    """ECE of all wearers' windows together, each wearer counting alike: what is off for one and not for another cancels."""
+    return sum(part * abs(confidence - accuracy) for confidence, accuracy, part in pooled(records, method, s))
+
+
+class Boldness(NamedTuple):
+    """Mean confidence minus accuracy over wearers, how much it varies between them, and how much of that chance explains."""
+
+    mean: Interval
+    between: float
+    """The standard deviation over wearers."""
+    by_chance: float
+    """The same if each wearer's windows were right as often as the recogniser says."""
+
+
+def boldness(records: Sequence[Record], method: str, s: int) -> Boldness:
+    """Whether a method is too sure or not sure enough, on the whole and for each wearer."""
+    gaps, chance = [], []
+    for record in records:
+        if method not in record.values.get("scores", ()) or "windows" not in record.values:
+            continue
+        bins = list(zip(*record.values["scores"][method][str(s)]["reliability"], strict=True))
+        gaps.append(sum(part * (confidence - accuracy) for confidence, accuracy, part in bins))
+        chance.append(sum(part * c * (1 - min(c, 1.0)) for c, _, part in bins) / record.values["windows"]["test"])
+    between = stdev(gaps) if len(gaps) > 1 else math.nan
+    return Boldness(interval(gaps), between, math.sqrt(fmean(chance)))
+
+
+def on_calibration(records: Sequence[Record]) -> str:
+    """What is left of the calibration error with the fewest labels, in one sentence."""
+    s = seconds(records)[0]
+    found, right = boldness(records, "learned", s), level(records, "learned", s, "accuracy").mean
+    labels = 2 * (len(EXERCISES) - 1) * s * RATE // WINDOW
+    told = math.sqrt(right * (1 - right) / labels)
+    ece = " / ".join(f"{pooled_ece(records, 'learned', s):.3f}" for s in seconds(records))
+    return (
+        f"All wearers' windows together, ECE is {ece}. What is left with {s} s differs from wearer to wearer: confidence minus "
+        f"accuracy is {signed(found.mean)} on average and varies by ± {found.between:.3f} between wearers, of which chance in "
+        f"the windows explains ± {found.by_chance:.3f}, and {labels} labels tell how often a wearer's windows are right to "
+        f"± {told:.2f} only."
+    )
 
 
 def winner(gap: Interval, measure: str) -> int:

@@ -117,7 +117,7 @@ STUDY = Study(
         "the same count once since the fifth seed showed copies that outvoted the rest. Watch took no part. Regression: networks "
         "that leave a fifth out were settled on three sets that are not here (Boston, Auto MPG, diabetes), then looked at on the "
         "first two splits of these.",
-        "Classes from scratch: an earlier default lost here (1,000 images: +0.12 to the ensemble). Six networks in its place were "
+        "Classes from scratch: an earlier default lost here (1,000 images: +0.12 to the ensemble). Six networks instead were "
         "settled on training images of Fashion-MNIST, MNIST and NotMNIST, tested on other training images, and on four tables of "
         "scikit-learn; the cells here were then computed once. They cost more than an ensemble of five.",
         "SWAG was left out: the library that has it on PyPI (torch-uncertainty) brings a training framework and torchvision "

@@ -2,9 +2,9 @@
 
     python -m benchmarks.memorised > benchmarks/results/memorised.jsonl
 
-Test NLL of the network itself ("own"), of `fit.predict` ("ours"), which keeps a tenth of the width that the training examples
-allow, of all of that width ("allowed"), of the posterior as it is ("untempered"), and of the width and temperature that the
-test data itself would choose ("best"). The tenth was settled on other seeds of the same data (0 to 4).
+Test NLL of the network itself ("own"), of `fit.predict` ("ours"), of the posterior as it is ("untempered"), and of the width and
+temperature that the test data itself would choose ("best"). The rule, the widest posterior that costs a training example at most
+0.05 nats, was settled on other seeds of the same data and on small BERTs; seeds 10 to 12 served an earlier rule.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from posterity.kernel import Calibration, calibrate
 from posterity.kernel.linearised import LeftOut
 from posterity.lenet import lenet5
 from posterity.predictive.linearised import output_moments
-from posterity.workflow.from_trained import NARROW
 
 Pair = tuple[Tensor, Tensor]
 TABLES = ("breast_cancer", "digits", "iris", "wine")
 IMAGES = (("mnist", 0.0), ("mnist", 0.2), ("notmnist", 0.0), ("fashion_mnist", 0.0))
 """A set, and the share of labels, of training and test, that are drawn anew."""
-SEEDS = (10, 11, 12)
+SEEDS = (13, 14, 15)
 
 
 def table(name: str, seed: int) -> tuple[nn.Module, Pair, Pair]:
@@ -79,8 +78,6 @@ def row(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object
     likelihood, width = pt.Categorical(), fit.calibration
     warned = any(issubclass(w.category, Memorised) for w in told)
     ways = {"own": Calibration(0.0), "ours": width, "untempered": Calibration()}
-    if warned:
-        ways["allowed"] = Calibration(width.tau / NARROW)
     scores = {way: seen.nll(likelihood, test[1], calibration) for way, calibration in ways.items()}
     scores["best"] = calibrate(seen, likelihood, test[1])[1]
     with torch.no_grad():

@@ -43,7 +43,10 @@ def _array(file: zipfile.ZipFile, name: str) -> Array:
     try:
         info = file.getinfo(f"{name}.npy")
     except KeyError:
-        raise NoDataSet(f'there is no array "{name}" in it.') from None
+        there = ", ".join(sorted(inside.removesuffix(".npy") for inside in file.namelist()))[:200]
+        raise NoDataSet(
+            f'there is no array "{name}" in it, it has {there or "none"}: save it under that name.'
+        ) from None
     with file.open(info) as member:
         version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

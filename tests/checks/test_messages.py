@@ -259,3 +259,71 @@ def test_a_name_of_a_pickled_file_says_which_to_take(tmp_path, name):
 def test_a_missing_folder_is_named(tmp_path):
     text = told(errors.MissingFolder, lambda: pt.isotropic(net()).save(tmp_path / "no" / "x.safetensors"))
     assert "mkdir -p" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("p.safetensors", 'pt.load("p.safetensors")'),
+        (torch.zeros(3), "pt.learn(model, (x, y))"),
+        ((torch.zeros(3), torch.zeros(3)), "pt.adapt(model, prior, (x, y))"),
+        (nn.Linear(2, 2), "pt.prior(network, inputs)"),
+    ],
+    ids=["path", "targets", "data", "network"],
+)
+def test_what_is_no_prior_is_named(xy, given, says):
+    assert says in told(errors.WrongChoice, lambda: pt.learn(net(), xy, given, **QUICK))
+    assert says in told(errors.WrongChoice, lambda: pt.adapt(net(), given, xy, progress=False))
+
+
+def test_a_fit_has_a_posterior_to_give(xy):
+    fit = pt.learn(net(), xy, **QUICK)
+    assert "prior=fit.posterior" in told(errors.WrongChoice, lambda: pt.adapt(net(), fit, xy, progress=False))
+
+
+def test_names_of_classes_are_as_many_as_the_labels_need(xy):
+    assert "2 names" in told(errors.BadTargets, lambda: pt.learn(net(), xy, classes=["a", "b"], **QUICK))
+    assert "a list of names" in told(errors.WrongChoice, lambda: pt.learn(net(), xy, classes="abc", **QUICK))
+
+
+def test_targets_of_another_form_say_how_to_change_them(xy):
+    x, y = xy
+    one_hot = nn.functional.one_hot(y, 3)
+    assert "targets.argmax(-1)" in told(errors.BadTargets, lambda: pt.learn(net(), (x, one_hot), **QUICK))
+    assert "targets.squeeze(-1)" in told(errors.BadTargets, lambda: pt.learn(net(), (x, y[:, None]), **QUICK))
+    assert "pt.GaussianNoise()" in told(errors.BadTargets, lambda: pt.learn(net(), (x, y.float()), **QUICK))
+
+
+@pytest.mark.parametrize("verb", ["learn", "posterior"])
+def test_numbers_may_stand_in_a_row_or_in_a_column(xy, verb):
+    x, _ = xy
+    found = []
+    for y in (x[:, 0], x[:, :1]):
+        model = net(outputs=1)
+        if verb == "learn":
+            fit = pt.learn(
+                model, (x, y), likelihood=pt.GaussianNoise(), generator=torch.Generator().manual_seed(0), **QUICK
+            )
+        else:
+            fit = pt.posterior(model, (x, y), pt.GaussianNoise(), progress=False)
+        found.append(fit.predict(x).mean)
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("verb", ["learn", "posterior"])
+def test_a_single_input_is_asked_to_be_a_batch(xy, verb):
+    fit = pt.learn(net(), xy, **QUICK) if verb == "learn" else pt.posterior(net(), xy, progress=False)
+    assert "x[None]" in told(errors.BadData, lambda: fit.predict(xy[0][0]))
+
+
+def test_groups_are_one_number_for_each_example(xy):
+    prior = pt.learn(net(), xy, **QUICK).posterior
+    for groups, says in ((torch.arange(5), "5 numbers"), (torch.rand(30), "whole number")):
+        assert says in told(
+            errors.BadData, lambda groups=groups: pt.adapt(net(), prior, xy, groups=groups, progress=False)
+        )
+
+
+def test_scores_are_of_probabilities(xy):
+    x, y = xy
+    assert "logits.softmax(-1)" in told(errors.BadData, lambda: pt.score(net()(x).detach(), y))

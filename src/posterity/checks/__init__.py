@@ -5,8 +5,10 @@ from posterity.checks.admitted import (
     admitted,
     check_estimator,
     check_finite,
+    check_groups,
     check_likelihood,
     check_network,
+    check_prior,
     not_finite,
 )
 from posterity.checks.explained import explained
@@ -16,8 +18,10 @@ __all__ = [
     "admitted",
     "check_estimator",
     "check_finite",
+    "check_groups",
     "check_likelihood",
     "check_network",
+    "check_prior",
     "explained",
     "not_finite",
 ]

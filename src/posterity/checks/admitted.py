@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -67,6 +68,8 @@ def admitted(
     check_estimator(estimator)
     categorical = likelihood is None or type(likelihood).__name__ == "Categorical"
     check_network(model, classes=categorical)
+    if isinstance(classes, str):
+        raise WrongChoice(f'classes is the text "{classes}": give a list of names, one for each class.')
     names = None if classes is None else tuple(map(str, classes))
     if not _is_pair(data):
         return Admitted(data, names)
@@ -79,6 +82,11 @@ def admitted(
     check_finite(y, "the targets")
     if len(x):
         _try(model, x[:TRIED], categorical)
+        if categorical and classes is not None and not y.is_floating_point() and int(y.max()) >= len(classes):
+            raise BadTargets(
+                f"labels reach up to {int(y.max())} and classes= has {len(classes)} names: name every class, in the order of "
+                "the labels, which begin at 0."
+            )
     return Admitted((x, y), names)
 
 
@@ -169,6 +177,40 @@ def check_likelihood(given: object) -> None:
     _no_class("likelihood", given)
     if not hasattr(given, "nll"):
         raise WrongChoice(f"likelihood is a {type(given).__name__}: give {LIKELIHOODS}.")
+
+
+def check_prior(given: object) -> None:
+    """Refuse what is no Gaussian where a prior is meant; None is no prior and fine.
+
+    Raises:
+        WrongChoice: with what to write instead.
+    """
+    if given is None or (hasattr(given, "precision") and hasattr(given, "mean") and not isinstance(given, Tensor)):
+        return
+    if isinstance(given, (str, os.PathLike)):
+        raise WrongChoice(f'prior is the path "{given}": open it with prior=pt.load("{given}").')
+    if hasattr(given, "posterior"):
+        raise WrongChoice(f"prior is a {type(given).__name__}: give its posterior, prior=fit.posterior.")
+    if isinstance(given, nn.Module):
+        raise WrongChoice("prior is a network: pt.prior(network, inputs) makes a prior of it.")
+    raise WrongChoice(
+        f"prior is a {type(given).__name__}: give a Gaussian, such as pt.load(file) or fit.posterior. Data is one argument, "
+        "the pair (inputs, targets), as in pt.learn(model, (x, y)) and pt.adapt(model, prior, (x, y))."
+    )
+
+
+def check_groups(given: object, count: int) -> None:
+    """Refuse groups that are not one number for each example; None is no groups and fine.
+
+    Raises:
+        BadData: with both numbers.
+    """
+    if given is None:
+        return
+    if not isinstance(given, Tensor) or given.ndim != 1 or given.is_floating_point():
+        raise BadData("groups is a tensor with one whole number for each example: torch.tensor([0, 0, 1, ...]).")
+    if len(given) != count:
+        raise BadData(f"groups has {len(given)} numbers and there are {count} examples: one for each is needed.")
 
 
 def check_estimator(given: object) -> None:

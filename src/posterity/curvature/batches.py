@@ -176,6 +176,19 @@ class Batch:
             )
         return result
 
+    def each(self, outputs: Tensor) -> Tensor:
+        """The outputs, if their first dimension counts the examples.
+
+        Raises:
+            BadData: if it does not.
+        """
+        if not outputs.ndim or len(outputs) != self.count:
+            raise BadData(
+                f"the network gave outputs of shape {tuple(outputs.shape)} for {self.count} inputs: the first dimension counts "
+                "examples. A single input is x[None]."
+            )
+        return outputs
+
 
 def batches(data: Data, batch_size: int, workers: Workers | None = None) -> Iterator[Batch]:
     """This worker's share of the data, batch by batch.

@@ -53,7 +53,8 @@ class Categorical(Likelihood):
     def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         if targets.is_floating_point() or targets.dtype == torch.bool:
             raise BadTargets(
-                f"Categorical needs class indices, the targets are {targets.dtype}: convert them with .long()."
+                f"Categorical needs class indices, the targets are {targets.dtype}: convert them with .long(), or give "
+                "likelihood=pt.GaussianNoise() if they are numbers to predict."
             )
         if outputs.ndim < 2:
             raise BadTargets(
@@ -63,7 +64,8 @@ class Categorical(Likelihood):
             if outputs.ndim < 3 or outputs.shape[:1] + outputs.shape[2:] != targets.shape:
                 raise BadTargets(
                     f"outputs of shape {tuple(outputs.shape)} and targets of shape {tuple(targets.shape)} do not fit "
-                    "Categorical: targets must have the outputs' shape without the class dimension."
+                    "Categorical: targets must have the outputs' shape without the class dimension"
+                    + _remedy(outputs, targets)
                 )
             outputs = outputs.movedim(1, -1)
         counted = targets[targets != IGNORED] if outputs.ndim > 2 else targets
@@ -194,6 +196,12 @@ class Bernoulli(Likelihood):
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
         p = outputs.sigmoid()
         return _per_output((p * (1 - p)).sqrt())
+
+
+def _remedy(outputs: Tensor, targets: Tensor) -> str:
+    if outputs.shape == targets.shape:
+        return "; of one-hot rows, give targets.argmax(-1)."
+    return "; give targets.squeeze(-1)." if targets.shape == (*outputs.shape[:-1], 1) else "."
 
 
 def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

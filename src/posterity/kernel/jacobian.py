@@ -235,11 +235,11 @@ def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> J
     )
     watch(recorder)
     with torch.enable_grad():
-        outputs = batch.outputs(model, weights)
+        outputs = batch.each(batch.outputs(model, weights))
     if outputs.ndim != 2:
         raise BadData(
             f"outputs of shape {tuple(outputs.shape)}: a posterior in function space needs one vector of outputs an example. "
-            'Use inference="structured".'
+            "`pt.posterior` and `pt.learn` keep a structured posterior of others."
         )
     if not bool(torch.isfinite(outputs).all()):
         raise NotFinite("the network's outputs are not finite: look for bad inputs or diverged weights.")

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posterity.blocks import evaluating
-from posterity.curvature import Data, Likelihood
+from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import UnsupportedLayer
 from posterity.kernel.jacobian import BlockFrame, Jacobian, Rows
@@ -261,4 +261,6 @@ def gather(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int
     if outputs.ndim != 2:
         return None
     targets = torch.cat([batch.targets for batch in kept])
+    if not isinstance(likelihood, Categorical):
+        targets = targets.view(len(targets), -1)  # numbers, or answers, in a row as outputs are
     return Examples(kept, targets, outputs.shape[1])

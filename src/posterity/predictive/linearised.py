@@ -89,7 +89,7 @@ def output_moments(
         recorder = Recorder(batch.count, lambda name, a: None, lambda name, calls: jacobians[name].see(calls))
         watch(recorder)
         with torch.enable_grad():
-            outputs = batch.outputs(model, weights)
+            outputs = batch.each(batch.outputs(model, weights))
         flat = outputs.reshape(batch.count, -1)
         if flat.shape[1] > 1000:
             raise BadData(

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posterity.errors import BadData
+
 BINS = 15
 
 
@@ -35,11 +37,18 @@ def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Score
     Returns:
         A `Scores` with accuracy, NLL, Brier score, ECE and calibration AUROC.
 
+    Raises:
+        BadData: if the first argument holds no probabilities.
+
     Example:
         >>> pt.score(fit.predict(x).probs, y).nll
     """
     from torchmetrics.functional.classification import binary_auroc, multiclass_accuracy, multiclass_calibration_error
 
+    if probs.ndim != 2 or not probs.is_floating_point():
+        raise BadData(f"probabilities come first, one row an example; these are {probs.dtype} of {tuple(probs.shape)}.")
+    if not bool(((probs.sum(-1) - 1).abs() < 0.01).all()) or bool((probs < -0.01).any()):
+        raise BadData("the rows are no probabilities, they do not sum to one: give .probs, or logits.softmax(-1).")
     classes, targets = probs.shape[-1], targets.long()
     # An average of probabilities may exceed one by rounding, which torchmetrics would take for logits.
     probs = probs.clamp(0, 1)

@@ -32,11 +32,11 @@ log = logging.getLogger("posterity")
 
 LOOKED_AT = 500
 """Training examples that the width of a posterior is chosen by."""
-NARROW = 0.1
-"""How much of the width that its own examples allow a posterior keeps where they cannot tell more (benchmarks/memorised.py)."""
-MEMORISED, CLOSE = 0.1, 0.01
-"""Mean NLL of a classifier's own training targets, and the share of a regression's variance that is left, below which it knows
-them by heart."""
+MEMORISED, CLOSE = 0.2, 0.01
+"""Mean NLL of a classifier's own training targets, and the share of a regression's variance that is left, below which it may
+know them by heart."""
+SPARED = 0.05
+"""Nats that a posterior may cost a training example where nothing else tells how wide to be (benchmarks/memorised.py)."""
 
 
 def posterior(
@@ -65,8 +65,8 @@ def posterior(
     The prior is isotropic around zero; its precision is the one of greatest evidence unless it is given. The width and softness
     of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; a posterior that
     is too wide for its own data is narrowed first. A network that has memorised its examples says little of itself there. Where
-    they give no reason for other predictions than the network's own, classes get a narrow posterior, a tenth of what its
-    examples allow, numbers the network's own prediction, and a `Memorised` warning says so. Validation data mends that.
+    they give no reason for more doubt, classes get the widest posterior that still explains them (within 0.05 nats an
+    example), numbers the network's own prediction, and a `Memorised` warning says so. Validation data mends that.
 
     Args:
         model: a trained network. It is not changed.
@@ -252,8 +252,8 @@ def calibrated(
         narrow = LeftOut(left_out.mean, share * left_out.covariance)
         found = calibrate(without_themselves(narrow, likelihood, answers), likelihood, answers, link)[0]
         found = Calibration(share * found.tau, found.temperature)
-    if found.temperature == 1 and found.tau <= NARROW * share and _by_heart(left_out, likelihood, answers):
-        found = _undecided(likelihood, share)
+    if found.temperature == 1 and _by_heart(left_out, likelihood, answers):
+        found = replace(found, tau=_undecided(left_out, likelihood, answers, link, found.tau))
     elif not found.tau and found.temperature == 1:
         log.warning("predictions are the network's own: the training data gives no reason for other ones.")
     return replace(found, usual=usual)
@@ -306,10 +306,16 @@ def _by_heart(seen: LeftOut, likelihood: Likelihood, targets: torch.Tensor) -> b
     return float(likelihood.nll(seen.mean, targets)) < MEMORISED * targets.numel()
 
 
-def _undecided(likelihood: Likelihood, share: float) -> Calibration:
-    """What is left where the training data gives no reason for any width, with a warning that says so."""
-    narrow = share > 0 and not isinstance(likelihood, GaussianNoise)
-    used = "A narrow posterior, a tenth of what they allow," if narrow else "The network's own prediction"
+def _undecided(seen: LeftOut, likelihood: Likelihood, targets: torch.Tensor, link: Link, tau: float) -> float:
+    """A width where the training data asks for none but `tau`, with a warning that it cannot know."""
+    widest, used = 0.0, "The network's own prediction"
+    if not isinstance(likelihood, GaussianNoise):
+        # They cannot tell what is too narrow. They can tell what is too wide.
+        most = seen.nll(likelihood, targets, Calibration(0.0), link) + SPARED
+        widest = max(t for t in TAUS if not t or seen.nll(likelihood, targets, Calibration(t), link) <= most)
+        used = "The widest posterior that still explains them"
+    if tau > widest:
+        return tau
     warnings.warn(
         "the network fits its training examples as if it had memorised them, and they cannot tell how sure it should be of "
         f"others. {used} is used. Give examples that were not trained on, pt.posterior(..., validation=(x, y)), or train "
@@ -317,7 +323,7 @@ def _undecided(likelihood: Likelihood, share: float) -> Calibration:
         Memorised,
         stacklevel=levels_to_the_user(),
     )
-    return Calibration(NARROW * share if narrow else 0.0)
+    return widest
 
 
 def _believable(seen: LeftOut, likelihood: Likelihood) -> float:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named, write_blocks
-from posterity.checks import admitted
+from posterity.checks import admitted, check_groups, check_prior
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Workers
 from posterity.curvature.provenance import past_of, sign, together
@@ -96,6 +96,7 @@ def learn(
         >>> fit = pt.learn(model, (x, y), prior=pt.load("watch.safetensors"), classes=names)
         >>> fit.predict(x_new).probs
     """
+    check_prior(prior)
     data, classes = admitted(model, data, likelihood, estimator, classes)
     likelihood = likelihood or Categorical()
     generator = _shared(generator)
@@ -104,6 +105,8 @@ def learn(
     if criterion not in CRITERIA:
         raise ValueError(f"scales is one of {', '.join(map(repr, CRITERIA))} or a Scales(...), not {criterion!r}")
     few = task.examples()
+    if few is not None:
+        check_groups(groups, few.count)
     options = ({} if validation is None else {"validation": validation}) | dict(training or {})
     if few is not None and task.learned and criterion in ("loo", "elbo", "evidence"):
         return task.from_few(
@@ -239,6 +242,7 @@ def adapt(
         >>> fit = pt.adapt(model, pt.load("watch.safetensors"), (x, y), classes=names)
         >>> fit.predict(x_new).probs
     """
+    check_prior(prior)
     data, classes = admitted(model, data, likelihood, estimator, classes)
     likelihood = likelihood or Categorical()
     generator = _shared(generator)
@@ -246,6 +250,7 @@ def adapt(
     few = task.examples()
     if few is None:
         raise too_large(*task.size(), task.new_head is not None)
+    check_groups(groups, few.count)
     return task.from_few(
         few, scales, groups, link, inference, shares, estimator, generator, progress, networks=polish, training={}
     )

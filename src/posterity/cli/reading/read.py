@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,7 +42,10 @@ def kind_of(path: str) -> Kind:
         return "named"
     where = Path(path)
     if not where.exists():
-        raise NoDataSet(f"there is no file or folder {path}; sets known by name are {', '.join(IDX)}.")
+        beside = [p.name for p in where.parent.iterdir()] if where.parent.is_dir() else []
+        near = difflib.get_close_matches(where.name, beside, 1)
+        meant = f" Did you mean {where.with_name(near[0])}?" if near else ""
+        raise NoDataSet(f"there is no file or folder {path}; sets known by name are {', '.join(IDX)}.{meant}")
     if where.is_dir():
         return "hugging face" if is_hugging_face(where) else "images"
     if where.suffix == ".npz":

@@ -38,7 +38,9 @@ def inputs_of(names: list[str], wish: Wish, path: Path) -> tuple[str, ...]:
     """The columns that are inputs: those asked for, else all but the target."""
     for name in (*wish.columns, *([wish.target] if wish.target else [])):
         if name not in names:
-            raise BadData(f'{path} has no column "{name}": it has {", ".join(names)}.')
+            whole = len(names) == 1 and ";" in names[0]
+            hint = " Its columns are parted by semicolons: save it with commas." if whole else ""
+            raise BadData(f'{path} has no column "{name}": it has {", ".join(names)}.{hint}')
     return wish.columns or tuple(name for name in names if name != wish.target)
 
 

@@ -218,6 +218,19 @@ def test_a_network_in_data_parallel_is_unwrapped_by_its_owner(xy, verb):
     assert "network.module" in text
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_script_is_refused(xy):
+    text = told(errors.UnsupportedNetwork, lambda: pt.learn(torch.jit.script(net()), xy, progress=False))
+    assert "ScriptModule" in text
+
+
+def test_inputs_beyond_the_range_of_curvature_are_named():
+    x, y = 1e20 * torch.randn(60, 4, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+    model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+    text = told(errors.NotFinite, lambda: pt.estimate(model, (x, y), pt.EKFAC(), progress=False))
+    assert "Scale the inputs" in text
+
+
 class Softly(nn.Module):
     def __init__(self):
         super().__init__()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from posterity.algebra.base import Frame, IdentityFrame, Matrix, Valued, finite, is_large, per_matrix, positive
 from posterity.algebra.dense import DenseMatrix
-from posterity.errors import NotExact, NotSquare, SizeMismatch
+from posterity.errors import NotExact, NotFinite, NotSquare, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,6 +299,11 @@ def eigenvectors(
         single = factor.dtype == torch.float32 and is_large(len(factor))
     # At a largest entry of one: LAPACK's single precision does not converge where squares of entries leave its range.
     size = float(factor.abs().max())
+    if not math.isfinite(size):
+        raise NotFinite(
+            "a factor of the curvature holds numbers beyond the range of its precision: inputs or gradients are very "
+            "large. Scale the inputs, to mean 0 and deviation 1 say."
+        )
     if size == 0:
         eye = torch.eye(len(factor), dtype=torch.float32 if single else torch.float64, device=factor.device)
         return torch.zeros(len(factor), dtype=torch.float64, device=factor.device), eye

@@ -252,6 +252,10 @@ def check_network(model: object, *, classes: bool = False) -> None:
         raise UnsupportedNetwork(
             "the network is wrapped in DataParallel: give network.module; torchrun uses several devices instead."
         )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UnsupportedNetwork(
+            "the network is a ScriptModule, whose layers cannot be watched: give it as it was before."
+        )
     for name, module in model.named_modules():
         if ".quantized" in type(module).__module__:
             raise UnsupportedNetwork(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import Matrix
 from posterity.blocks import find_blocks, write_blocks
-from posterity.curvature import KFOC
+from posterity.curvature import KFAC, KFOC, Sampled
 from posterity.curvature.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.laplace import isotropic, train
@@ -38,17 +38,17 @@ from posterity_studies.shared.sources import Recipe, learned_prior
 def wide() -> nn.Sequential:
     """More channels than LeNet-5, and dropout while it trains: a better network for clothes."""
     return HalfPrecisionTraining(
-        nn.Conv2d(1, 32, 3),
+        nn.Conv2d(1, 16, 3),
         nn.ReLU(),
         nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3),
+        nn.Conv2d(16, 64, 3),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Dropout(0.25),
+        nn.Dropout(0.15),
         nn.Linear(1600, 128),
         nn.ReLU(),
-        nn.Dropout(0.4),
+        nn.Dropout(0.3),
         nn.Linear(128, 10),
     )
 
@@ -92,7 +92,7 @@ def _split(arguments: Arguments, generator: torch.Generator) -> Values:
         temperatures=(arguments["temperature"],),
         generator=generator,
         progress=False,
-        estimator=KFOC(),
+        estimator=KFAC(labels=Sampled(1)) if arguments.get("estimator") == "kfac" else KFOC(),
         training={
             "epochs": arguments["epochs"],
             "lr": arguments["lr"],
@@ -165,6 +165,7 @@ def _recursive(arguments: Arguments, generator: torch.Generator) -> Values:
         epochs=arguments["epochs"],
         passes=1,
         lr=arguments["lr"],
+        grid=arguments["tried"],
         generator=generator,
         progress=False,
     )

@@ -24,8 +24,8 @@ TRIED = {
     "notmnist-alone": 20,
     "mnist-split": 5,
     "fashion-split": 4,
-    "fashion-wide": 2,
-    "mnist-recursive": 1,
+    "fashion-wide": 4,
+    "mnist-recursive": 8,
 }
 """How many priors were looked at on the way to each row, recipes of training included: the bounds pay for all of them."""
 

@@ -13,7 +13,7 @@ from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihoo
 from posterity.errors import BadData
 from posterity.kernel import Link, Moments, link, normal_draws, spread
 
-FAR = 10.0
+FAR = 100.0
 """How many times the largest variance at known inputs is beyond all that is known."""
 
 
@@ -37,7 +37,7 @@ class Prediction:
     unknown: Tensor | None = None
     """A score for inputs unlike the training data, from the covariance as it is, without any temperature: the entropy of classes,
     or the variance of a regression's outputs. The larger, the stranger. Entropy ends at log C; where a fit knows the variances
-    of its outputs at known inputs, the log of how far this one's is beyond ten times the largest of them is added."""
+    of its outputs at known inputs, the log of how far this one's is beyond a hundred times the largest of them is added."""
 
     def to(self, dtype: torch.dtype) -> Prediction:
         """The same in another precision, float32 at least."""

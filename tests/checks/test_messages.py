@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -340,3 +341,12 @@ def test_groups_are_one_number_for_each_example(xy):
 def test_scores_are_of_probabilities(xy):
     x, y = xy
     assert "logits.softmax(-1)" in told(errors.BadData, lambda: pt.score(net()(x).detach(), y))
+
+
+@pytest.mark.parametrize("verb", ["learn", "adapt", "posterior"])
+def test_a_verb_that_calls_others_looks_at_its_input_once(monkeypatch, xy, verb):
+    module = importlib.import_module("posterity.checks.admitted")  # the package has a function of that name
+    plain, tried = module._try, []
+    monkeypatch.setattr(module, "_try", lambda *given: (tried.append(given), plain(*given)))
+    verbs(*xy)[verb]()
+    assert len(tried) == 1

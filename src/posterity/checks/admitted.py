@@ -34,7 +34,7 @@ class Admitted(NamedTuple):
     """Data in the form that all parts take, and the names of its classes where labels were text."""
 
     data: Any
-    classes: tuple[str, ...] | None
+    classes: tuple[str, ...] | None = None
 
 
 def admitted(
@@ -52,7 +52,7 @@ def admitted(
 
     Args:
         model: the network. It is tried on two examples and comes out as it went in.
-        data: as the verb takes it.
+        data: as the verb takes it. What was admitted before is handed on as it is: verbs that call others look once.
         likelihood: a value, or None for the verb's default.
         estimator: a value, or None for the verb's default.
         classes: names of the classes, in the order of the labels.
@@ -64,6 +64,8 @@ def admitted(
         NotFinite: if inputs or targets hold NaN or infinities.
         BadData: if inputs and targets do not pair up, or do not fit the network.
     """
+    if isinstance(data, Admitted):
+        return data
     check_likelihood(likelihood)
     check_estimator(estimator)
     categorical = likelihood is None or type(likelihood).__name__ == "Categorical"

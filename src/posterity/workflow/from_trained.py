@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from posterity.blocks import Selection, evaluating
-from posterity.checks import admitted, check_estimator, check_network
+from posterity.checks import Admitted, admitted, check_estimator, check_network
 from posterity.curvature import EKFAC, Categorical, Data, Empirical, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Batch, Inputs, batches, input_batches
 from posterity.errors import BadData, Memorised
@@ -117,7 +117,7 @@ def posterior(
         likelihood = _noise(model, data, batch_size)
     curvature = estimate(
         model,
-        data,
+        Admitted(data),
         estimator or EKFAC(),
         likelihood,
         blocks=blocks,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Block, find_blocks, named, write_blocks
+from posterity.checks import Admitted
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Workers
 from posterity.curvature.provenance import Provenance, past_of, sign
@@ -171,10 +172,10 @@ class HandedDown:
         if networks and (beside is None or training):
             options: dict[str, Any] = {"batch_size": self.batch_size, "progress": progress, "validation": None}
             options |= _from_there(likelihood) | dict(training)
-            history = train(model, self.data, used, likelihood, generator=generator, **options)
+            history = train(model, Admitted(self.data), used, likelihood, generator=generator, **options)
         curvature = estimate(
             model,
-            self.data,
+            Admitted(self.data),
             estimator or EKFAC(),
             space.likelihood,
             blocks=named(used.mean),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named, write_blocks
-from posterity.checks import admitted, check_groups, check_prior
+from posterity.checks import Admitted, admitted, check_groups, check_prior
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Workers
 from posterity.curvature.provenance import past_of, sign, together
@@ -158,7 +158,7 @@ def learn(
             # Few examples are quick to train on, and what follows speaks of a mode: steps large enough to arrive at one.
             options = {"lr": FEW_LR} | options
         options = {"validation": None if few is not None else 0.1} | options
-        history = train(model, data, used, likelihood, generator=generator, **options)
+        history = train(model, Admitted(data), used, likelihood, generator=generator, **options)
         trained_with = history.likelihood or likelihood
         # The split that was trained with: what was held out stays out of the curvature.
         part, held = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
@@ -168,7 +168,7 @@ def learn(
     final = trained_with if space is None else space.likelihood
     curvature = estimate(
         model,
-        part,
+        Admitted(part),
         estimator or EKFAC(),
         final,
         blocks=named(used.mean),

@@ -11,6 +11,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.curvature.batches import Batch
+from posterity.kernel import outputs_at
 from posterity.kernel.kernels import gather
 from posterity.workflow import folds
 from posterity.workflow.fold_networks import suits
@@ -152,3 +153,45 @@ def test_large_or_normalised_networks_are_trained_alone() -> None:
     assert suits(network(), prior, folds.LARGEST)
     large = nn.Sequential(nn.Linear(4, 5000), nn.Tanh(), nn.Linear(5000, 1))
     assert not suits(large, pt.isotropic(large), folds.LARGEST)
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> tuple[torch.Tensor, torch.Tensor]:
+    """As if 80 examples were more than an exact posterior takes."""
+    monkeypatch.setattr("posterity.kernel.kernels.SIDE", 70)
+    return line()
+
+
+def test_more_examples_than_an_exact_posterior_takes_are_learned_by_siblings_too(
+    many: tuple[torch.Tensor, torch.Tensor], tmp_path: Path
+) -> None:
+    fit = pt.learn(network(), many, likelihood=pt.GaussianNoise(), progress=False)
+    assert fit.function is None
+    assert fit.networks is not None
+    x, y = line(500, seed=1)
+    found = fit.predict(x)
+    batch = Batch((x,), {}, y, 0)
+    each = [(share, outputs_at(fit.model, weights, batch)) for share, weights in fit.networks.weights]
+    mean = torch.stack([share * outputs for share, outputs in each]).sum(0)
+    spread = torch.stack([share * (outputs - mean).square() for share, outputs in each]).sum(0)
+    torch.testing.assert_close(found.mean, mean.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found.epistemic, spread.detach(), rtol=1e-3, atol=1e-6)
+    # The noise is 0.3: what is left out tells it within the accuracy of 80 examples.
+    assert 0.22 < fit.likelihood.value**-0.5 < 0.4  # type: ignore[attr-defined]
+    assert float((found.mean - y).square().mean()) ** 0.5 < 0.4
+    far = fit.predict(20 * x)
+    assert far.unknown is not None
+    assert found.unknown is not None
+    assert pt.ood_auroc(found.unknown, far.unknown) > 0.95
+    save_parts(tmp_path, fit, None, None)
+    opened = open_parts(tmp_path, network(), Remembered.of(fit, 80))
+    again = opened.predict(x)
+    for name in ("mean", "variance", "unknown"):
+        torch.testing.assert_close(getattr(again, name), getattr(found, name))
+
+
+def test_a_noise_that_is_given_stays(many: tuple[torch.Tensor, torch.Tensor]) -> None:
+    fit = pt.learn(network(), many, likelihood=pt.GaussianNoise(4.0), progress=False)
+    assert fit.networks is not None
+    assert fit.likelihood == pt.GaussianNoise(4.0)
+    torch.testing.assert_close(fit.predict(many[0]).aleatoric, torch.full((80, 1), 0.25))

@@ -154,7 +154,10 @@ def _regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Predic
             for m in moments
         ]
     ).sum(0)
-    untempered = torch.stack([m.weight * m.covariance.diagonal(dim1=-2, dim2=-1) for m in moments]).sum(0)
+    shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
+    untempered = torch.stack(
+        [share * m.covariance.diagonal(dim1=-2, dim2=-1) for share, m in zip(shares, moments, strict=True)]
+    ).sum(0)
     noise = torch.full_like(mean, 1 / likelihood.value)
     return Prediction(
         mean,

@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from posterity.bars import track
-from posterity.blocks import evaluating
+from posterity.blocks import evaluating, find_blocks, named, read_blocks
 from posterity.curvature import GaussianNoise
 from posterity.curvature.batches import Batch
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
-from posterity.kernel import Choice, FunctionSpace, LeftOut, Link, Member, calibrate, folds_of
-from posterity.kernel.kernels import Examples
+from posterity.kernel import Calibration, Choice, FunctionSpace, LeftOut, Link, Member, Networks, calibrate, folds_of
+from posterity.kernel.kernels import Examples, fits
+from posterity.laplace import isotropic
 from posterity.workflow.few import around_network
 
 COARSE = tuple(10.0**k for k in range(-5, 3))
@@ -36,10 +37,12 @@ NOISES = tuple(10.0 ** (k / 20) for k in range(-40, 11))
 """Variances of the noise, in units of the squared errors that were left out."""
 PRECISIONS = tuple(10.0 ** (k / 4) for k in range(-48, 49))
 """Of the prior in the end: a finite grid, which certificates pay for."""
-LONG, SHORTER, LR, AT_ONCE = 2500, 5, 1e-2, 512
-"""Steps of Adam for fine strengths, how many times fewer for coarse ones, a rate that falls to zero, and examples a step."""
-LARGEST = 20_000
-"""Weights of a network for which dozens of copies are cheap."""
+LONG, SHORTER, AT_ONCE = 2500, 5, 512
+"""Steps of Adam for fine strengths, how many times fewer for coarse ones, and examples a step."""
+LR, LR_OF_MANY = 1e-2, 3e-2
+"""Of the first step; it falls to zero. More examples than an exact posterior takes bear larger steps, and need them."""
+LARGEST, MOST = 20_000, 50_000
+"""Weights of a network, and examples, for which dozens of copies are cheap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,8 @@ def train_siblings(
     """Siblings of the strength that predicts best what they left out."""
     whole = Batch.joined(examples.inputs)
     folds = torch.unique(folds_of(examples.targets, groups), return_inverse=True)[1].to(examples.targets.device)
-    copies = _Copies(model, replace(whole, targets=whole.targets.view(-1, examples.outputs)), folds)
+    lr = LR if fits(examples.count, examples.outputs, new_head=False) else LR_OF_MANY
+    copies = _Copies(model, replace(whole, targets=whole.targets.view(-1, examples.outputs)), folds, lr)
     best, _ = copies.least(COARSE, math.ceil(LONG / SHORTER), progress)
     strength, squared = copies.least([best * factor for factor in FINE], LONG, progress)
     noise = GaussianNoise(likelihood.precision or 1 / max(squared, 1e-10))
@@ -117,11 +121,40 @@ def around_siblings(
     return replace(calibrated(first, 0.5), siblings=around, folds=siblings.folds)
 
 
+def averaged_siblings(
+    model: nn.Module, siblings: Siblings, examples: Examples, likelihood: GaussianNoise
+) -> tuple[Networks, GaussianNoise]:
+    """The siblings as they are, for more examples than an exact posterior takes, and the noise of their average.
+
+    The squared error of what was left out is the noise and what the networks disagree by. Of that, the average takes account.
+    """
+    whole, targets, twin = Batch.joined(examples.inputs), examples.targets, copy.deepcopy(model)
+    targets = targets.view(-1, examples.outputs).double()
+    all_weights = [siblings.network, *siblings.others]
+    shares = torch.tensor([0.5, *(0.5 / len(siblings.others) for _ in siblings.others)], dtype=torch.float64)
+    blocks, outputs = [], []
+    with torch.no_grad(), evaluating(twin):
+        for weights in all_weights:
+            twin.load_state_dict(weights, strict=False)
+            blocks.append(read_blocks(twin, find_blocks(twin, named(isotropic(twin).mean))))
+            outputs.append(whole.outputs(twin).view_as(targets).double())
+    found = torch.stack(outputs)
+    left_out = torch.stack(outputs[1:]).gather(0, siblings.folds.view(1, -1, 1).expand(1, *targets.shape))[0]
+    mean = torch.einsum("k,kno->no", shares.to(found), found)
+    disagreement = float(torch.einsum("k,kno->no", shares.to(found), (found - mean).square()).mean())
+    squared = float((left_out - targets).square().mean())
+    noise = likelihood if likelihood.precision else GaussianNoise(1 / max(squared - disagreement, squared / 2, 1e-10))
+    certain = left_out.new_zeros(*left_out.shape, examples.outputs)
+    log_probs = LeftOut(left_out, certain).log_probs(noise, examples.targets, Calibration(), "probit")
+    networks = tuple(zip(shares.tolist(), blocks, strict=True))
+    return Networks(1.0, networks, Calibration(0.0), float(-log_probs.mean()), log_probs), noise
+
+
 class _Copies:
     """Copies of a network for each strength: one that sees all examples, and one without each fold."""
 
-    def __init__(self, model: nn.Module, whole: Batch, folds: Int[Tensor, " n"]) -> None:
-        self.model, self.whole, self.folds = copy.deepcopy(model), whole, folds
+    def __init__(self, model: nn.Module, whole: Batch, folds: Int[Tensor, " n"], lr: float) -> None:
+        self.model, self.whole, self.folds, self.lr = copy.deepcopy(model), whole, folds, lr
         self.start = {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
         every = torch.ones_like(folds, dtype=torch.bool)
         self.seen: Bool[Tensor, "copies n"] = torch.stack([every, *(folds != label for label in folds.unique())])
@@ -176,7 +209,7 @@ class _Copies:
             rows = torch.arange(n) if n <= AT_ONCE else torch.randperm(n, generator=generator)[:AT_ONCE]
             batch = self.whole if n <= AT_ONCE else self.whole.rows(rows)
             slopes = _for_each(grad(partial(objective, batch)), weights, shares[:, rows], decays)
-            rate = 0.5 * LR * (1 + math.cos(math.pi * step / steps))
+            rate = 0.5 * self.lr * (1 + math.cos(math.pi * step / steps))
             for name, w in weights.items():
                 first[name].lerp_(slopes[name], 0.1)
                 second[name].lerp_(slopes[name].square(), 0.001)

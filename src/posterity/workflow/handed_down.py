@@ -120,12 +120,15 @@ class HandedDown:
 
     def untouched(self) -> Examples | None:
         """All examples, where the network is small and as torch starts it, and they are few and the same at each reading."""
-        if Workers.here().size > 1 or not suits(self.model, self.prior):
-            return None
         past = past_of(self.model)
-        if not past.is_known or past.count:
+        new = past.is_known and not past.count and suits(self.model, self.prior)
+        return self.up_to(EXAMPLES) if new else None
+
+    def up_to(self, most: int) -> Examples | None:
+        """All examples, where they are no more than that, the same at each reading, and all here."""
+        if Workers.here().size > 1:
             return None
-        found = gather(self.model, self.data, self.likelihood, self.batch_size, EXAMPLES)
+        found = gather(self.model, self.data, self.likelihood, self.batch_size, most)
         return found if found is not None and self.seen.is_known else None
 
     def from_few(

@@ -22,7 +22,7 @@ from posterity.pacbayes import tune
 from posterity.workflow.few import around_mode, too_large
 from posterity.workflow.fit import Fit
 from posterity.workflow.fold_networks import from_scratch, suits, trained_networks
-from posterity.workflow.folds import LARGEST, PRECISIONS, around_siblings, train_siblings
+from posterity.workflow.folds import LARGEST, MOST, PRECISIONS, around_siblings, averaged_siblings, train_siblings
 from posterity.workflow.from_trained import calibrated, usual_spread
 from posterity.workflow.handed_down import HandedDown, Head, signed
 
@@ -59,10 +59,10 @@ def learn(
     validation data is needed. Networks trained from the prior's mean stand beside it, with a weight by how well they predict
     examples they had left out; the one that saw all examples is `fit.model`. Without a prior the posterior is taken around the
     trained network; for a regression by a small network, siblings that leave a fifth out each choose the strength of an isotropic
-    prior, the noise, and how wide to be. With up to 5,000 examples, a classifier that is new and not large is trained six times:
-    on all examples and without each fifth. Predictions are the average, as soft as left-out examples say, and `.unknown` comes
-    from the posterior around the first. More examples get a structured posterior around the trained network; a tenth of them
-    is held out, to stop training and to calibrate.
+    prior, the noise, and how wide to be; beyond 3,000 examples they are averaged as they are. With up to 5,000 examples, a
+    classifier that is new and not large is trained six times: on all examples and without each fifth. Predictions are the
+    average, as soft as left-out examples say, and `.unknown` comes from the posterior around the first. More examples get a
+    structured posterior around the trained network; a tenth of them is held out, to stop training and to calibrate.
 
     Args:
         model: any `nn.Module` whose trainable layers can become blocks. It is trained in place.
@@ -131,24 +131,27 @@ def learn(
     options = {"batch_size": batch_size, "progress": progress} | options
     # A network that is trained as the user says, or stopped by other data, has no siblings: they would be trained otherwise.
     free = criterion == "loo" and validation is None and not training and not task.learned
-    siblings = None
+    siblings, some = None, None
     if free and isinstance(likelihood, GaussianNoise):
-        if few is not None and prior is None and suits(model, used, LARGEST):
-            siblings = train_siblings(model, few, likelihood, groups, progress)
+        if prior is None and suits(model, used, LARGEST):
+            some = task.up_to(MOST) if few is None else few
+        if some is not None:
+            siblings = train_siblings(model, some, likelihood, groups, progress)
     elif free and (some := task.untouched()) is not None:
         recipe, seed = from_scratch(some.count), int(torch.randint(2**31, (), generator=generator))
         networks = trained_networks(model, used, some, likelihood, recipe, groups, link, seed, progress)
-    if siblings is not None:
+    if siblings is not None and some is not None and isinstance(likelihood, GaussianNoise):
         started = past_of(model)  # siblings begin at the network's own weights
         model.load_state_dict(siblings.network, strict=False)
         used = isotropic(model, siblings.precision)
         seen = used.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=task.seen)
         used = replace(used, card=replace(used.card, provenance=seen))
         sign(model, together([started, seen, task.seen]))
-        trained_with = siblings.noise
-        assert few is not None
-        assert isinstance(likelihood, GaussianNoise)
-        space = around_siblings(model, used, siblings, few, likelihood, link)
+        if few is None:
+            networks, trained_with = averaged_siblings(model, siblings, some, likelihood)
+        else:
+            trained_with = siblings.noise
+            space = around_siblings(model, used, siblings, few, likelihood, link)
     elif networks is not None:
         started, (_, weights) = past_of(model), networks.weights[0]
         model.load_state_dict(write_blocks(find_blocks(model, named(weights)), weights), strict=False)

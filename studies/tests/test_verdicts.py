@@ -97,6 +97,15 @@ def few_shot(lead: float, ece: float = 0.05, auroc: float = 0.95, seeds: Sequenc
     return made
 
 
+def last_stage(leads: Mapping[str, float], seeds: Sequence[int] = SEEDS[1:4]) -> list[Record]:
+    """By how much the learned prior's NLL is below the isotropic one's, set by set."""
+    made = []
+    for (name, lead), seed in product(leads.items(), seeds):
+        methods = {"learned": {"nll": 0.5 - lead + NOISE[seed]}, "isotropic": {"nll": 0.5}, "head": {"nll": 0.5}}
+        made.append(record("last-stage", {"set": name, "seed": seed, "who": "ours"}, {"methods": methods}))
+    return made
+
+
 def kfoc_quality(kfoc: Sequence[float]) -> list[Record]:
     """K-FOC's error in each of the four layers, beside a KFAC of 0.5."""
     values = {f"kfoc {b}": v for b, v in zip(("0", "3", "6", "8"), kfoc, strict=True)}
@@ -214,6 +223,12 @@ CASES: list[Case] = [
     (kfoc_quality, ([0.4, 0.4, 0.4, 0.4],), Outcome.reproduced),
     (kfoc_quality, ([0.4, 0.4, 0.4, 0.6],), Outcome.partly),
     (kfoc_quality, ([0.4, 0.6, 0.6, 0.6],), Outcome.not_reproduced),
+    (last_stage, ({"dtd": 0.1, "ucmerced": 0.1, "oxford_pets": 0.0},), Outcome.reproduced),
+    (last_stage, ({"dtd": 0.1, "ucmerced": 0.1, "oxford_pets": 0.1, "cub200": -0.01},), Outcome.partly),
+    (last_stage, ({"dtd": 0.1, "ucmerced": 0.1}, SEEDS[:2]), Outcome.partly),
+    (last_stage, ({"dtd": 0.0, "ucmerced": 0.0, "oxford_pets": 0.0},), Outcome.not_reproduced),
+    (last_stage, ({"dtd": -0.1, "ucmerced": -0.1, "oxford_pets": 0.1},), Outcome.not_reproduced),
+    (last_stage, ({"dtd": 0.1, "ucmerced": 0.1, "oxford_pets": -0.1},), Outcome.not_reproduced),
     (kronecker, (1.0, 10.0), Outcome.reproduced),
     (kronecker, (1.0, 2.0), Outcome.partly),
     (kronecker, (2.0, 10.0), Outcome.partly),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posterity_studies.shared.datasets import gallery
 from posterity_studies.shared.datasets.gallery import Gallery
-from posterity_studies.shared.features import Frozen, features
+from posterity_studies.shared.features import features
 from posterity_studies.shared.imagenet import pooled, third_stage
 from posterity_studies.shared.rivals.training import Pair
 
@@ -67,16 +67,15 @@ def pictures_of(name: str) -> Gallery:
 
 
 @cache
-def rows(name: str, size: int, layer: str = "pooled") -> Rows:
-    """Features of a whole set, from the cache or computed now."""
+def rows(name: str, size: int) -> Rows:
+    """Pooled features of a whole set, from the cache or computed now."""
     if name.startswith(MADE_UP):
-        return _made_up(name, layer)
-    frozen: Frozen = pooled() if layer == "pooled" else third_stage()
+        return _made_up(name)
     found = pictures_of(name)
-    return Rows(features(frozen, found, size), found.labels, found.tested)
+    return Rows(features(pooled(), found, size), found.labels, found.tested)
 
 
-def _made_up(name: str, layer: str) -> Rows:
+def _made_up(name: str) -> Rows:
     draw = torch.Generator().manual_seed(0)
     classes, each, side = 4, 16, 24
     y = torch.arange(classes * each) % classes
@@ -86,25 +85,78 @@ def _made_up(name: str, layer: str) -> Rows:
     return Rows(x.relu(), y, torch.arange(len(y)) >= len(y) // 2)
 
 
-def drawn(
-    name: str, unknown: str, size: int, shots: int, seed: int, classes: int | None = None, layer: str = "pooled"
-) -> Shots:
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Which pictures of a set a seed draws, and the classes that are among them."""
+
+    present: Tensor
+    train: Tensor
+    held: Tensor
+    test: Tensor
+
+
+def places(y: Tensor, tested: Tensor, shots: int, seed: int, classes: int | None = None) -> Places:
     """A seed's pictures, of all classes or of so many that it draws. Sets without enough of them validate by what is left."""
-    known = rows(name, size, layer)
     generator = torch.Generator().manual_seed(1000 + seed)
-    present = known.y.unique()
+    present = y.unique()
     if classes is not None:
         present = present[torch.randperm(len(present), generator=generator)[:classes]].sort().values
     train, held, test = [], [], []
     for c in present:
-        of_class = ((known.y == c) & ~known.tested).nonzero().flatten()
+        of_class = ((y == c) & ~tested).nonzero().flatten()
         order = of_class[torch.randperm(len(of_class), generator=generator)]
         train.append(order[:shots])
         held.append(order[shots : 2 * shots])
-        test.append(((known.y == c) & known.tested).nonzero().flatten())
+        test.append(((y == c) & tested).nonzero().flatten())
+    return Places(present, torch.cat(train), torch.cat(held), torch.cat(test))
 
-    def pair(parts: list[Tensor]) -> Pair:
-        index = torch.cat(parts)
-        return known.x[index], torch.searchsorted(present, known.y[index])
 
-    return Shots(pair(train), pair(held), pair(test), rows(unknown, size, layer).x)
+def drawn(name: str, unknown: str, size: int, shots: int, seed: int, classes: int | None = None) -> Shots:
+    """What a seed draws, as pooled features of whole sets."""
+    known = rows(name, size)
+    found = places(known.y, known.tested, shots, seed, classes)
+
+    def pair(index: Tensor) -> Pair:
+        return known.x[index], torch.searchsorted(found.present, known.y[index])
+
+    return Shots(pair(found.train), pair(found.held), pair(found.test), rows(unknown, size).x)
+
+
+def drawn_maps(
+    name: str, unknown: str, size: int, shots: int, seed: int, classes: int, tested: int, strangers: int
+) -> Shots:
+    """What a seed draws, as maps that the last stage sees: of these pictures alone, since maps of whole sets are gigabytes.
+
+    The same pictures as `drawn` has for the seed; of test pictures the first `tested` a class, of unknown ones `strangers`.
+    """
+    if name.startswith(MADE_UP):
+        known = _made_up(name)
+        found = places(known.y, known.tested, shots, seed, classes)
+        outside = _as_maps(_made_up(unknown).x[:strangers])
+
+        def maps(index: Tensor) -> Tensor:
+            return _as_maps(known.x[index])
+
+        labels = known.y
+    else:
+        pictures, others = pictures_of(name), pictures_of(unknown)
+        found = places(pictures.labels, pictures.tested, shots, seed, classes)
+        # In the order of the classes: every so many of them is of all classes alike.
+        spread = torch.arange(0, len(others), max(1, len(others) // strangers))[:strangers]
+        outside = features(third_stage(), others.only(spread), size)
+        labels = pictures.labels
+
+        def maps(index: Tensor) -> Tensor:
+            return features(third_stage(), pictures.only(index), size)
+
+    y = torch.searchsorted(found.present, labels[found.test])
+    first = torch.cat([(y == c).nonzero().flatten()[:tested] for c in range(len(found.present))])
+
+    def pair(index: Tensor) -> Pair:
+        return maps(index), torch.searchsorted(found.present, labels[index])
+
+    return Shots(pair(found.train), pair(found.held), pair(found.test[first]), outside)
+
+
+def _as_maps(x: Tensor) -> Tensor:
+    return x.view(len(x), -1, 2, 2)

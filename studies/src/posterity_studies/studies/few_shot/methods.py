@@ -7,16 +7,15 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posterity.predictive import ood_auroc, score
 from posterity.workflow import posterior
 from posterity.workflow.last_layer import AROUND
+from posterity_studies.shared.answers import Answer, entropy
 from posterity_studies.shared.many_classes import FOLDS, HIGH, LOW, at_edge, structured_head
 from posterity_studies.shared.rivals import laplace_torch
 from posterity_studies.shared.rivals.absent import Absent
@@ -46,29 +45,6 @@ DRAWS = 30
 CHOSEN = ("precision", "tau", "temperature", "loo")
 MAPS = (-12, 40)
 """Prior precisions of laplace-torch are 10^(k/2), k between these. At the largest it is the probe itself, to the last digit."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """Probabilities of test pictures, and how strange they and the unknown ones look."""
-
-    probs: Tensor
-    inside: Tensor
-    outside: Tensor
-    extra: Mapping[str, Any]
-
-    @classmethod
-    def by_entropy(cls, inside: Tensor, outside: Tensor, extra: Mapping[str, Any]) -> Answer:
-        """For a method without a score of its own for unknown inputs."""
-        return cls(inside, entropy(inside), entropy(outside), extra)
-
-    def values(self, y: Tensor, seconds: float) -> dict[str, Any]:
-        found = score(self.probs, y)
-        names = ("accuracy", "nll", "brier", "ece", "calibration_auroc")
-        measures = {name.replace("_", " "): getattr(found, name) for name in names}
-        measures["auroc"] = ood_auroc(self.inside, self.outside)
-        rounded = {name: float(f"{value:.5g}") for name, value in measures.items() if value == value}
-        return {**rounded, "seconds": round(seconds, 2), **self.extra}
 
 
 def every_method(shots: Shots, who: str, seed: int) -> dict[str, Any]:
@@ -285,8 +261,3 @@ def _probs(model: nn.Module, x: Tensor) -> Tensor:
 
 def _averaged(model: nn.Module, x: Tensor) -> Tensor:
     return torch.cat([dropped(model, part, DRAWS).softmax(-1).mean(0) for part in x.split(500)])
-
-
-def entropy(probs: Tensor) -> Tensor:
-    """Of probabilities, in nats."""
-    return -torch.special.xlogy(probs, probs).sum(-1)

@@ -1,0 +1,97 @@
+"""The last stage of a ResNet-50 and a new head, on maps of the stage before, with the prior that ImageNet left over them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import posterity as pt
+from posterity_studies import folders
+from posterity_studies.shared.resnet import imagenet_resnet50
+
+HEAD = "fc"
+PICTURES, SIDE, BATCH = 1000, 224, 8
+"""Of the prior: one picture a class, their pixels a side, and how many at a time."""
+
+
+class LastStage(nn.Module):
+    """A stage, an average over positions and a linear head: maps to logits."""
+
+    def __init__(self, layer4: nn.Module, features: int, classes: int) -> None:
+        super().__init__()
+        self.layer4 = layer4
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(features, classes)
+        nn.init.zeros_(self.fc.weight)
+        nn.init.zeros_(self.fc.bias)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Logits of a batch of maps."""
+        logits: Tensor = self.fc(self.features(maps))
+        return logits
+
+    def features(self, maps: Tensor) -> Tensor:
+        """What the head sees."""
+        return self.avgpool(self.layer4(maps)).flatten(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A network that knows another task, and the prior that this left over its last stage and head."""
+
+    prior: pt.Gaussian
+    stage: nn.Module
+    features: int
+
+    def network(self, classes: int) -> LastStage:
+        """The stage as the source left it, with a new head at zero: its own copy of the weights."""
+        model = LastStage(copy.deepcopy(self.stage), self.features, classes).eval()
+        for name, p in model.named_parameters():
+            p.requires_grad_(name.startswith(HEAD) or name.rpartition(".")[0] in self.prior.mean)
+        return model
+
+
+def prior_file(estimator: str = "kfac") -> Path:
+    """Where the prior of ImageNet is kept: made once, by `posterity_studies.shared.imagenet_prior`."""
+    return folders.cache() / f"imagenet-resnet50-{estimator}-{PICTURES}-{SIDE}.safetensors"
+
+
+@cache
+def imagenet(estimator: str = "kfac") -> Source:
+    """ResNet-50's last stage with its part of the prior of ImageNet, which is read from its file, or made if there is none.
+
+    Eigenvectors of the stage's blocks are computed once and kept beside the file.
+    """
+    # Which is also a program: imported before it starts, it would be there twice.
+    from posterity_studies.shared import imagenet_prior
+
+    path = prior_file(estimator)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        imagenet_prior.learn(path, PICTURES, SIDE, estimator, BATCH)
+    prior = pt.load(path)
+    prior = prior.restricted([name for name in prior.blocks if name.startswith("layer4.") or name == HEAD])
+    prior.without(HEAD).keep_frames(path.with_suffix(".layer4.frames.safetensors"))
+    return Source(prior, imagenet_resnet50().get_submodule("layer4"), 2048)
+
+
+@cache
+def made_up() -> Source:
+    """A small stage that knows six made-up classes: for quick checks without a data root."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        stage = nn.Sequential(nn.Conv2d(6, 8, 2, padding=1), nn.ReLU())
+        network = LastStage(stage, 8, 6)
+        nn.init.normal_(network.fc.weight, std=0.3)
+        x = torch.randn(60, 6, 2, 2)
+    return Source(pt.prior(network.eval(), x, estimator=pt.KFAC(), progress=False), stage, 8)
+
+
+def source(name: str) -> Source:
+    """The source of a set: made-up sets have one of their own."""
+    return made_up() if name.startswith("made-up") else imagenet()

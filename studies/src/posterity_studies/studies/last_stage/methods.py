@@ -1,0 +1,228 @@
+"""Ours in function space, with all labels; and networks trained with half of them, which choose by the other half."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import posterity as pt
+from posterity.algebra import scaled_identity
+from posterity.curvature import Categorical
+from posterity.curvature.batches import input_batches
+from posterity.kernel import FunctionPosterior, FunctionSpace
+from posterity.kernel.choose import unit
+from posterity.kernel.kernels import FLOORS, HEADS, gather
+from posterity.laplace import fitted
+from posterity.predictive import Prediction
+from posterity.predictive.prediction import from_moments
+from posterity.workflow import posterior
+from posterity.workflow.handed_down import around_prior
+from posterity_studies.shared.answers import Answer
+from posterity_studies.shared.last_stage import HEAD, LastStage, Source
+from posterity_studies.shared.many_classes import HIGH, LOW
+from posterity_studies.shared.rivals.training import nll
+from posterity_studies.shared.shots import Shots
+from posterity_studies.shared.softmax_regression import Span, descend, fit
+
+NAMES = {
+    "learned": "ours: last stage and head, learned prior",
+    "isotropic": "ours: last stage and head, isotropic prior",
+    "head": "ours: exact head alone",
+    "probe": "linear probe",
+    "plain": "plain fine-tuning of the last stage",
+    "l2-sp": "L2-SP: the mode under an isotropic prior",
+    "map": "the mode under the learned prior",
+}
+LEARNED = (1e-3,)
+"""The share of ImageNet's curvature, which counts 1.28 million pictures and has eigenvalues up to ten millions, beside a floor
+that is chosen over four powers of ten: from almost isotropic to almost the curvature alone."""
+AT_ONCE, NEW = 50, 300
+"""Pictures a batch, and new ones whose kernel with the training pictures is computed at a time."""
+LR, RATES = 1e-4, tuple(10 ** (k / 2) for k in range(-12, -3))
+"""Of Adam: fixed where a prior holds the weights, chosen where nothing does."""
+PULLS = tuple(10.0**k for k in range(-4, 7))
+"""Precisions of L2-SP, beside the summed loss; and floors of the learned prior's mode."""
+SHARE = 0.01
+"""Of the learned prior's curvature where its mode is trained to, for a floor of 1: both grow together."""
+CHECKS = 5
+"""How often a validation set looks at a training."""
+
+Way = Callable[[], tuple[Answer, float]]
+"""An answer, and the seconds that others have spent on what it shares with them."""
+
+
+def every_method(source: Source, shots: Shots, who: str, steps: int) -> dict[str, Any]:
+    """Measures of "ours", who have all labels, or of "rivals", who choose by half of them."""
+    values: dict[str, Any] = {}
+    for name, way in _ours(source, shots) if who == "ours" else _Rivals(source, shots, steps).ways():
+        begin = time.process_time()
+        answer, owed = way()
+        values[name] = answer.values(shots.test[1], time.process_time() - begin + owed)
+    return values
+
+
+def _ours(source: Source, shots: Shots) -> Iterator[tuple[str, Way]]:
+    yield "head", lambda: (_head_alone(source, shots), 0.0)
+    for name, shares in {"isotropic": (0.0,), "learned": LEARNED}.items():
+        yield name, lambda shares=shares: (_in_function_space(source, shots, shares), 0.0)  # type: ignore[misc]
+
+
+def _in_function_space(source: Source, shots: Shots, shares: Sequence[float]) -> Answer:
+    """The exact posterior of the linearised stage around the prior's mean; strengths, width and softness by leave-one-out."""
+    model, likelihood = source.network(shots.classes), Categorical()
+    prior = fitted(source.prior, model, new_head=True)
+    examples = gather(model, shots.both, likelihood, AT_ONCE, len(shots.both[1]))
+    assert examples is not None
+    space = around_prior(model, prior, source.prior, HEAD, examples, likelihood, shares=shares, still=False)
+    inside, outside = (_predicted(space, model, x) for x in (shots.test[0], shots.unknown))
+    assert inside.unknown is not None
+    assert outside.unknown is not None
+    best = space.choice.best
+    strength = best.posterior.strength
+    assert strength is not None
+    chosen = {"share": strength.share, "floor": strength.floor, "head": strength.head, "tau": best.calibration.tau}
+    extra = chosen | {"temperature": best.calibration.temperature, "loo": float(f"{best.nll:.5g}")}
+    extra |= {"members": len(space.choice.members)}
+    return Answer(inside.probs, inside.unknown, outside.unknown, extra | {"edge": _edge(best.posterior, shares)})
+
+
+@torch.no_grad()
+def _predicted(space: FunctionSpace, model: nn.Module, x: Tensor) -> Prediction:
+    moments = space.moments(model, input_batches(x, NEW, x.device))
+    return from_moments(moments, space.likelihood, space.link, generator=torch.Generator().manual_seed(0))
+
+
+def _edge(best: FunctionPosterior, shares: Sequence[float]) -> bool:
+    """Whether the floor or the head's strength is the first or the last of its grid."""
+    strength = best.strength
+    assert strength is not None
+    heads = [HEADS[k] * unit(best.of, 0.0, head=True) for k in (0, -1)]
+    floors = [FLOORS[k] * unit(best.of, share) for share in shares for k in (0, -1) if _is(share, best)]
+    return any(abs(strength.head / h - 1) < 1e-6 for h in heads) or any(
+        abs(strength.floor / f - 1) < 1e-6 for f in floors
+    )
+
+
+def _is(share: float, best: FunctionPosterior) -> bool:
+    """Whether a strength was found with this share of the source."""
+    assert best.strength is not None
+    return abs(best.strength.share - share * unit(best.of, share)) <= 1e-6 * best.strength.share
+
+
+def _head_alone(source: Source, shots: Shots) -> Answer:
+    """The library's exact posterior of a last layer, on the same pictures."""
+    model = source.network(shots.classes)
+    made = posterior(model, shots.both, blocks=[HEAD], batch_size=AT_ONCE, progress=False)
+    inside, outside = (made.predict(x, batch_size=AT_ONCE) for x in (shots.test[0], shots.unknown))
+    assert inside.unknown is not None
+    assert outside.unknown is not None
+    assert made.choice is not None
+    extra = {"loo": float(f"{made.choice.best.nll:.5g}")}
+    return Answer(inside.probs, inside.unknown, outside.unknown, extra)
+
+
+class _Rivals:
+    """Networks that begin at the probe chosen by validation, and are stopped by it: one half of the labels each."""
+
+    def __init__(self, source: Source, shots: Shots, steps: int) -> None:
+        self.source, self.shots, self.steps = source, shots, steps
+        begin = time.process_time()
+        self.start, self.decay = self._probe()
+        self.spent = time.process_time() - begin
+
+    def ways(self) -> Iterator[tuple[str, Way]]:
+        yield "probe", lambda: (self._answer(self.start, {"precision": self.decay, "edge": False}), self.spent)
+        yield "plain", lambda: (self._chosen(RATES, RATES.index(1e-4), self._plain), self.spent)
+        yield "l2-sp", lambda: (self._chosen(PULLS, PULLS.index(1.0), self._held_by(0.0)), self.spent)
+        yield "map", lambda: (self._chosen(PULLS, PULLS.index(1.0), self._held_by(SHARE)), self.spent)
+
+    @torch.no_grad()
+    def _probe(self) -> tuple[LastStage, float]:
+        """The head of least validation NLL on the stage as it is."""
+        model, (x, y) = self.source.network(self.shots.classes), self.shots.train
+        train, held = (_in_batches(model.features, maps) for maps in (x, self.shots.held[0]))
+        span = Span.of(train)
+
+        def head(k: int) -> Tensor:
+            with torch.enable_grad():
+                return span.basis @ fit(span.rows, span.lengths, y, self.shots.classes, 10 ** (k / 2))
+
+        def loss(k: int) -> float:
+            found = head(k)
+            return float(F.cross_entropy(held.double() @ found[:-1] + found[-1], self.shots.held[1]))
+
+        k = descend(loss, 2, LOW, HIGH)
+        weights = head(k).float()
+        model.fc.weight.copy_(weights[:-1].mT)
+        model.fc.bias.copy_(weights[-1])
+        return model, float(f"{10 ** (k / 2):.4g}")
+
+    def _chosen(self, options: Sequence[float], first: int, train: Callable[[float], Iterator[nn.Module]]) -> Answer:
+        """The network of least validation NLL over options, from neighbour to neighbour, and over checks on the way."""
+        made: dict[int, tuple[float, int, nn.Module]] = {}
+
+        def loss(k: int) -> float:
+            every = max(1, self.steps // CHECKS)
+            best: tuple[float, int, nn.Module] = (self._held(self.start), 0, self.start)
+            for step, model in enumerate(train(options[k]), 1):
+                if step % every == 0 and (found := self._held(model)) < best[0]:
+                    best = (found, step, copy.deepcopy(model))
+            made[k] = best
+            return best[0]
+
+        k = descend(loss, first, 0, len(options) - 1)
+        _, steps, model = made[k]
+        edge = steps > 0 and k in (0, len(options) - 1)
+        return self._answer(model, {"option": float(f"{options[k]:.4g}"), "steps": steps, "edge": edge})
+
+    def _plain(self, lr: float) -> Iterator[nn.Module]:
+        return self._trained(lr, None)
+
+    def _held_by(self, share: float) -> Callable[[float], Iterator[nn.Module]]:
+        """The mode under a prior around the stage's own weights: (share · the source's curvature + 1) times a strength."""
+        body = self.source.prior.without(HEAD)
+
+        def train(strength: float) -> Iterator[nn.Module]:
+            if share:
+                return self._trained(LR, body.adjusted(share * strength, strength))
+            even = {name: scaled_identity(strength, matrix.shape) for name, matrix in body.precision.items()}
+            return self._trained(LR, pt.Gaussian(body.mean, even))
+
+        return train
+
+    def _trained(self, lr: float, prior: pt.Gaussian | None) -> Iterator[nn.Module]:
+        """The network after every step of Adam on all training pictures, its rate falling to zero."""
+        model, (x, y) = copy.deepcopy(self.start), self.shots.train
+        penalty = None if prior is None else pt.PriorPenalty(prior, model, None)
+        optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr)
+        falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.steps)
+        for _ in range(self.steps):
+            optimiser.zero_grad()
+            head = self.decay / 2 * (model.fc.weight.square().sum() + model.fc.bias.square().sum())
+            (F.cross_entropy(model(x), y) + head / len(y)).backward()
+            if penalty is not None:
+                penalty.pull(penalty.forces()[0], 1 / len(y))
+            optimiser.step()
+            falling.step()
+            yield model
+
+    def _held(self, model: nn.Module) -> float:
+        return nll(_probs(model, self.shots.held[0]), self.shots.held[1])
+
+    def _answer(self, model: nn.Module, extra: dict[str, Any]) -> Answer:
+        return Answer.by_entropy(_probs(model, self.shots.test[0]), _probs(model, self.shots.unknown), extra)
+
+
+def _probs(model: nn.Module, x: Tensor) -> Tensor:
+    return _in_batches(model, x).softmax(-1)
+
+
+@torch.no_grad()
+def _in_batches(of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return torch.cat([of(part) for part in x.split(AT_ONCE)])

@@ -17,6 +17,7 @@ from posterity.kernel import Networks, folds_of, outputs_at
 from posterity.kernel.kernels import gather
 from posterity.workflow import fold_networks
 from posterity.workflow.folders import Remembered, open_parts, save_parts
+from posterity.workflow.handed_down import HandedDown
 
 
 @pytest.fixture(autouse=True)
@@ -154,19 +155,31 @@ def trained() -> nn.Module:
         (network, {"validation": 0.2}),
         (network, {"scales": "bayes"}),
         (network, {"data": Augmented()}),
-        (network, {"data": clouds(5100)}),
     ],
-    ids=["trained elsewhere", "norm layers", "large", "validation", "bayes", "augmented", "many examples"],
+    ids=["trained elsewhere", "norm layers", "large", "validation", "bayes", "augmented"],
 )
 def test_who_is_trained_alone(model: Any, options: dict[str, Any]) -> None:
     made = model()
     if options.get("scales") == "loo":
         assert not fold_networks.suits(made, pt.isotropic(made))
         return
-    options = {"training": {"epochs": 1}} | options if "data" not in options else options
-    if options.get("data") is not None and isinstance(options["data"], tuple):
-        options["training"] = {"epochs": 1}
     assert fitted(made, **options).networks is None
+
+
+def test_how_many_examples_they_take() -> None:
+    small, large = network(), nn.Sequential(nn.Linear(4, 5000), nn.ReLU(), nn.Linear(5000, 3))
+
+    def taken(model: nn.Module, n: int) -> bool:
+        return HandedDown(model, clouds(n), None, pt.Categorical(), None, None, 1.0, 256).untouched() is not None
+
+    assert [taken(large, n) for n in (5000, 5001)] == [True, False]
+    assert [taken(small, n) for n in (50_000, 50_001)] == [True, False]
+
+
+def test_inputs_that_would_fill_the_memory_are_left_to_one_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("posterity.kernel.kernels.NUMBERS", 300)
+    assert gather(network(), clouds(75), pt.Categorical(), 10, 1000) is not None
+    assert gather(network(), clouds(76), pt.Categorical(), 10, 1000) is None
 
 
 def test_the_past_is_kept() -> None:

@@ -14,7 +14,7 @@ from posterity.curvature.batches import Batch
 from posterity.kernel import outputs_at
 from posterity.kernel.kernels import gather
 from posterity.workflow import folds
-from posterity.workflow.fold_networks import suits
+from posterity.workflow.fold_networks import SMALL, suits
 from posterity.workflow.folders import Remembered, open_parts, save_parts
 
 
@@ -150,9 +150,9 @@ def test_a_network_that_stays_as_it_is_has_no_siblings() -> None:
 
 def test_large_or_normalised_networks_are_trained_alone() -> None:
     prior = pt.isotropic(network())
-    assert suits(network(), prior, folds.LARGEST)
+    assert suits(network(), prior, SMALL)
     large = nn.Sequential(nn.Linear(4, 5000), nn.Tanh(), nn.Linear(5000, 1))
-    assert not suits(large, pt.isotropic(large), folds.LARGEST)
+    assert not suits(large, pt.isotropic(large), SMALL)
 
 
 @pytest.fixture

@@ -244,14 +244,19 @@ def limit(new_head: bool) -> str:
     return f"{SHARED:,} examples" if new_head else f"{SIDE:,} examples times outputs"
 
 
+NUMBERS = 400_000_000
+"""In the inputs of all examples: what is held in memory (1.6 GB in float32)."""
+
+
 @torch.no_grad()
 def gather(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int, most: int) -> Examples | None:
-    """The data as a list of batches, or None as soon as there are more than `most` examples or outputs have positions."""
+    """The data as a list of batches; None if there are more than `most` examples, too large ones, or outputs have positions."""
     kept: list[Batch] = []
-    count = 0
+    count, numbers = 0, 0
     for batch in batches(data, batch_size):
         count += batch.count
-        if count > most:
+        numbers += sum(x.numel() for x in (*batch.positional, *batch.named.values()) if isinstance(x, Tensor))
+        if count > most or numbers > NUMBERS:
             return None
         kept.append(batch.to(next(model.parameters()).device))
     if not kept:

@@ -24,6 +24,8 @@ from posterity.laplace.prior import PriorPenalty
 
 WEIGHTS, EXAMPLES = 1_000_000, 5_000
 """The most for which six trainings from scratch are cheap."""
+SMALL, MOST = 20_000, 50_000
+"""The same for small networks."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,15 @@ FROM_PRIOR = Recipe(100, 2e-3, 0.5)
 
 STEPS, PEAK = 400, 3e-3
 """Of a network that is trained from scratch on up to 1,000 examples."""
+LEAST = 0.44
+"""Of these steps for each thousand examples, where they are many."""
 
 
 def from_scratch(count: int) -> Recipe:
-    """More examples get more steps, and fewer epochs."""
-    return Recipe(round(STEPS * max(1.0, count / 1000) ** 0.5), PEAK, 0.2, 128, from_scratch=True, softened=0.5)
+    """More examples get more steps and fewer epochs, down to some twenty."""
+    thousands = max(1.0, count / 1000)
+    steps = STEPS * max(thousands**0.5, LEAST * thousands)
+    return Recipe(round(steps), PEAK, 0.2, 128, from_scratch=True, softened=0.5)
 
 
 def suits(model: nn.Module, prior: Gaussian, weights: int = WEIGHTS) -> bool:

@@ -41,8 +41,6 @@ LONG, SHORTER, AT_ONCE = 2500, 5, 512
 """Steps of Adam for fine strengths, how many times fewer for coarse ones, and examples a step."""
 LR, LR_OF_MANY = 1e-2, 3e-2
 """Of the first step; it falls to zero. More examples than an exact posterior takes bear larger steps, and need them."""
-LARGEST, MOST = 20_000, 50_000
-"""Weights of a network, and examples, for which dozens of copies are cheap."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ from posterity.laplace import History, Scales, fitted, isotropic, train, update
 from posterity.laplace.prior import head_name
 from posterity.workflow.few import regression
 from posterity.workflow.fit import Fit
-from posterity.workflow.fold_networks import EXAMPLES, FROM_PRIOR, suits, trained_networks
+from posterity.workflow.fold_networks import EXAMPLES, FROM_PRIOR, MOST, SMALL, suits, trained_networks
 
 log = logging.getLogger("posterity")
 Head = Literal["keep", "new"]
@@ -122,7 +122,9 @@ class HandedDown:
         """All examples, where the network is small and as torch starts it, and they are few and the same at each reading."""
         past = past_of(self.model)
         new = past.is_known and not past.count and suits(self.model, self.prior)
-        return self.up_to(EXAMPLES) if new else None
+        if not new:
+            return None
+        return self.up_to(MOST if suits(self.model, self.prior, SMALL) else EXAMPLES)
 
     def up_to(self, most: int) -> Examples | None:
         """All examples, where they are no more than that, the same at each reading, and all here."""

@@ -21,8 +21,8 @@ from posterity.laplace.run import split
 from posterity.pacbayes import tune
 from posterity.workflow.few import around_mode, too_large
 from posterity.workflow.fit import Fit
-from posterity.workflow.fold_networks import from_scratch, suits, trained_networks
-from posterity.workflow.folds import LARGEST, MOST, PRECISIONS, around_siblings, averaged_siblings, train_siblings
+from posterity.workflow.fold_networks import MOST, SMALL, from_scratch, suits, trained_networks
+from posterity.workflow.folds import PRECISIONS, around_siblings, averaged_siblings, train_siblings
 from posterity.workflow.from_trained import calibrated, usual_spread
 from posterity.workflow.handed_down import HandedDown, Head, signed
 
@@ -59,10 +59,11 @@ def learn(
     validation data is needed. Networks trained from the prior's mean stand beside it, with a weight by how well they predict
     examples they had left out; the one that saw all examples is `fit.model`. Without a prior the posterior is taken around the
     trained network; for a regression by a small network, siblings that leave a fifth out each choose the strength of an isotropic
-    prior, the noise, and how wide to be; beyond 3,000 examples they are averaged as they are. With up to 5,000 examples, a
-    classifier that is new and not large is trained six times: on all examples and without each fifth. Predictions are the
-    average, as soft as left-out examples say, and `.unknown` comes from the posterior around the first. More examples get a
-    structured posterior around the trained network; a tenth of them is held out, to stop training and to calibrate.
+    prior, the noise, and how wide to be; beyond 3,000 examples they are averaged as they are. With up to 5,000 examples (a small
+    network: 50,000), a classifier that is new and not large is trained six times: on all examples and without each fifth.
+    Predictions are the average, as soft as left-out examples say, and `.unknown` comes from the posterior around the first.
+    More examples get a structured posterior around the trained network; a tenth of them is held out, to stop training and to
+    calibrate.
 
     Args:
         model: any `nn.Module` whose trainable layers can become blocks. It is trained in place.
@@ -133,7 +134,7 @@ def learn(
     free = criterion == "loo" and validation is None and not training and not task.learned
     siblings, some = None, None
     if free and isinstance(likelihood, GaussianNoise):
-        if prior is None and suits(model, used, LARGEST):
+        if prior is None and suits(model, used, SMALL):
             some = task.up_to(MOST) if few is None else few
         if some is not None:
             siblings = train_siblings(model, some, likelihood, groups, progress)

@@ -1,7 +1,7 @@
 """What the walks begin with, the same for both libraries: folders of images, trained networks, a table.
 
-`python -m benchmarks.walks.inputs FOLDER` writes all of it once, from the data root (`POSTERITY_DATA`). Each script of a walk
-then runs in that folder.
+`make(folder, seed)` writes all of it once, from the data root (`POSTERITY_DATA`); another seed takes other images, sentences and
+rows, and other networks. Each script of a walk then runs in that folder.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 Pair = tuple[Tensor, Tensor]
+tuning = sys.argv[1] if len(sys.argv) > 1 else "marglik"
+"""How laplace-torch chooses the precision of its prior: by marginal likelihood, or by a grid search on held-out data."""
 
 
 class Residual(nn.Module):
@@ -80,7 +82,7 @@ def bert() -> tuple[Any, list[dict[str, Tensor]], dict[str, Tensor]]:
     model = BertForSequenceClassification(BertConfig(**size))
     if os.path.exists("bert.pt"):
         model.load_state_dict(torch.load("bert.pt", weights_only=True))
-    train, test = sentences(256, 0), sentences(256, 1)
+    train, test = torch.load("sentences.pt", weights_only=True)
     return model.eval(), [{k: v[i : i + 32] for k, v in train.items()} for i in range(0, 256, 32)], test
 
 
@@ -106,7 +108,6 @@ def scores(probs: Tensor, labels: Tensor) -> dict[str, float]:
 
 
 def _train(model: nn.Module, step: Any, epochs: int) -> None:
-    torch.manual_seed(0)
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
     model.train()
     for _ in range(epochs):
@@ -117,41 +118,39 @@ def _train(model: nn.Module, step: Any, epochs: int) -> None:
     model.eval()
 
 
-def make(folder: Path) -> None:
-    """Write everything."""
+def make(folder: Path, seed: int) -> None:
+    """Write everything of one seed."""
     from PIL import Image
 
     from posterity.idx import images
 
     folder.mkdir(parents=True)
     os.chdir(folder)
+    draw = np.random.default_rng(seed)
     root = Path(os.environ["POSTERITY_DATA"])
     for name, where, each, names in (("mnist", "digits", 150, "0123456789"), ("notmnist", "letters", 60, "ABCDEFGHIJ")):
         x, y = images(name).train
         for number, label in enumerate(names):
             inside = Path(where) / label
             inside.mkdir(parents=True)
-            for i, k in enumerate((y == number).nonzero()[:each, 0].tolist()):
+            for i, k in enumerate((y == number).nonzero()[seed * each : (seed + 1) * each, 0].tolist()):
                 Image.fromarray((255 * x[k, 0]).byte().numpy()).save(inside / f"{i}.png")
     table = np.load(root / "uci" / "yacht.npz")["data"]  # the last column is the target
-    rows = table[np.random.default_rng(0).permutation(len(table))]
+    rows = table[draw.permutation(len(table))]
     for where, part in (("yacht-train.csv", rows[:200]), ("yacht-test.csv", rows[200:])):
         with open(where, "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([[*(f"x{i}" for i in range(rows.shape[1] - 1)), "resistance"], *part.tolist()])
     found = np.load(root / "cifar10" / "cifar10_subset.npz")
-    picture, label = found["x_train"][:1500], found["y_train"][:1500]
+    some = draw.permutation(len(found["x_train"]))[:1500]
+    picture, label = found["x_train"][some], found["y_train"][some]
     np.savez("images.npz", x=picture.astype(np.float32).transpose(0, 3, 1, 2) / 255, y=label.astype(np.int64))
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     network = SmallResNet()
     torch.save(network.state_dict(), "resnet.pt")
     network, (x, y), _, _ = trained()  # type: ignore[assignment]
     _train(network, lambda: (cross_entropy(network(a), b) for a, b in zip(x.split(50), y.split(50), strict=True)), 12)
     torch.save(network.state_dict(), "resnet.pt")
-    torch.manual_seed(0)
+    torch.save((sentences(256, 2 * seed), sentences(256, 2 * seed + 1)), "sentences.pt")
     reader, batches, _ = bert()
     _train(reader, lambda: (reader(**batch).loss for batch in batches), 8)
     torch.save(reader.state_dict(), "bert.pt")
-
-
-if __name__ == "__main__":
-    make(Path(sys.argv[1]))

@@ -15,7 +15,7 @@ def test_the_page_shows_the_results():
     assert table(ROWS) in PAGE.read_text("utf-8")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['job']}, {row['library']}")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['job']}, {row['library']}, {row['tuning']}, {row['seed']}")
 def test_the_lines_are_those_of_the_script(row):
     who = "ours" if row["library"] == "posterity" else "theirs"
     assert row["lines"] == lines(next(HERE.glob(f"{row['job']}_{who}.*")))

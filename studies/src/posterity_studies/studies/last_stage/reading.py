@@ -61,7 +61,7 @@ def verdict(records: Sequence[Record]) -> Verdict:
     rivals = {"head": "the exact head alone", "plain": "plain fine-tuning", "l2-sp": "L2-SP"}
     leads = {text: average(found, "learned", base, "nll") for base, text in rivals.items()}
     others = ", ".join(f"{shown(*gap, 3, True)} to {text}" for text, gap in leads.items() if gap.mean == gap.mean)
-    why = (
+    why = ("" if gaps else "Too few draws to decide anything. ") + (
         "NLL with the learned prior minus that with the isotropic one of the same family, paired by seed: "
         f"{said or f'no set has {ENOUGH} seeds'}; over all {sum(seeds.values())} draws {shown(*overall, 3, True)}. "
         f"Beyond the interval below it on {below} of {len(gaps)} sets, above on {above}. "

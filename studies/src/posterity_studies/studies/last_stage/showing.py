@@ -38,6 +38,11 @@ COLOURS = {
 }
 
 
+def _present(found: Found) -> list[str]:
+    """Methods that have any result."""
+    return [method for method in NAMES if any(method in methods for methods in found.values())]
+
+
 def tables(records: Sequence[Record]) -> list[Table]:
     """Differences of the learned prior's to all others, all measures, and what was chosen."""
     found = results(records)
@@ -61,14 +66,14 @@ def _measure(found: Found, measure: str) -> Table:
     means: dict[str, list[float]] = {}
     for name in found:
         row = [SETS.get(name, name)]
-        for method in NAMES:
+        for method in _present(found):
             values = list(sample(found, name, method, measure).values())
             means.setdefault(method, []).extend([statistics.mean(values)] if values else [])
             row.append(f"{statistics.mean(values):.{0 if measure == 'seconds' else 3}f}" if values else "–")
         rows.append(row)
     digits = 0 if measure == "seconds" else 3
     rows.append(["average", *(f"{statistics.mean(v):.{digits}f}" if v else "–" for v in means.values())])
-    return Table(MEASURES[measure], ["", *NAMES], rows)
+    return Table(MEASURES[measure], ["", *_present(found)], rows)
 
 
 def _choices(found: Found) -> Table:
@@ -92,11 +97,12 @@ def _choices(found: Found) -> Table:
 def draw(records: Sequence[Record]) -> Figure:
     """Every method's NLL and AUROC by set: seeds as dots, means as bars."""
     found = results(records)
-    figure = Figure(figsize=(10, 5.6), layout="constrained")
+    present = _present(found)
+    figure = Figure(figsize=(10, 1.6 + 0.6 * len(present)), layout="constrained")
     axes = figure.subplots(2, max(1, len(found)), squeeze=False, sharey=True)
     for row, measure in zip(axes, ("nll", "auroc"), strict=True):
         for axis, name in zip(row, found, strict=False):
-            for height, method in enumerate(NAMES):
+            for height, method in enumerate(present):
                 values = list(sample(found, name, method, measure).values())
                 axis.plot(values, [height] * len(values), "o", color=COLOURS[method], alpha=0.6, markersize=5)
                 if values:
@@ -104,6 +110,6 @@ def draw(records: Sequence[Record]) -> Figure:
             axis.set_title(f"{SETS.get(name, name)}: {MEASURES[measure].split(' in ')[0].split(' as ')[0]}", fontsize=9)
             axis.grid(axis="x", color="0.9")
             axis.spines[["top", "right"]].set_visible(False)
-        row[0].set_yticks(range(len(NAMES)), [name.removeprefix("ours: ") for name in NAMES.values()], fontsize=8)
-    axes[0][0].invert_yaxis()
+        row[0].set_yticks(range(len(present)), [NAMES[m].removeprefix("ours: ") for m in present], fontsize=8)
+    axes[0][0].set_ylim(len(present) - 0.5, -0.5)
     return figure

@@ -182,6 +182,13 @@ def test_inputs_that_would_fill_the_memory_are_left_to_one_network(monkeypatch: 
     assert gather(network(), clouds(76), pt.Categorical(), 10, 1000) is None
 
 
+def test_a_network_that_was_started_anew_is_new() -> None:
+    model = network()
+    for layer in (model[0], model[2]):
+        layer.reset_parameters()  # type: ignore[operator]
+    assert fitted(model).networks is not None
+
+
 def test_the_past_is_kept() -> None:
     data = clouds(200)
     fit = fitted(data=data)

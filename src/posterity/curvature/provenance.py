@@ -258,7 +258,7 @@ def past_of(
             continue
         if isinstance(note, _Note) and note.tensors.get(name) == digest(x):
             parts.append(note.provenance)
-        elif strict or not untouched(model, name, x):
+        elif strict or not untouched(model, name, x) or _rewritten(model, name, x):
             odd.append(name)
     if odd:
         rest = f" and {len(odd) - 1} others" if len(odd) > 1 else ""
@@ -329,8 +329,6 @@ def untouched(model: nn.Module, name: str, x: Tensor) -> bool:
     if role in ("running_mean", "running_var") or isinstance(module, NORMS):
         return bool((values == (1.0 if role in ("weight", "running_var") else 0.0)).all())
     if isinstance(module, MATRICES) and role in ("weight", "bias"):
-        if _rewritten(x):
-            return False
         return _within(values, 1 / math.sqrt(max(1, module.weight[0].numel())))
     if isinstance(module, nn.MultiheadAttention) and role.endswith("_weight"):
         return _within(values, math.sqrt(6 / (values.shape[0] + values.shape[1])))
@@ -341,12 +339,20 @@ def untouched(model: nn.Module, name: str, x: Tensor) -> bool:
     return bool(torch.stack([values == constant for constant in CONSTANTS]).any(0).all())
 
 
-def _rewritten(x: Tensor) -> bool:
+def looks_new(model: nn.Module) -> bool:
+    """Whether all weights and statistics lie where torch's own initialisation puts them: enough to train it as new."""
+    return all(untouched(model, name, x) for name, x in state(model))
+
+
+def _rewritten(model: nn.Module, name: str, x: Tensor) -> bool:
     """Whether a weight was changed in place since it was made: few steps of training leave it in the range of new ones.
 
     torch counts such changes, and its own initialisation is one. A copy starts to count anew, so that this tells of accidents
     and proves nothing.
     """
+    path, _, role = name.rpartition(".")
+    if role not in ("weight", "bias") or not isinstance(model.get_submodule(path), MATRICES):
+        return False
     try:
         return x._version > 1 and bool(x.any())
     except RuntimeError:  # tensors made in inference mode are not counted

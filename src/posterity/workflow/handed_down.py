@@ -20,7 +20,7 @@ from posterity.blocks import Block, find_blocks, named, write_blocks
 from posterity.checks import Admitted
 from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoise, Likelihood, estimate
 from posterity.curvature.batches import Workers
-from posterity.curvature.provenance import Provenance, past_of, sign
+from posterity.curvature.provenance import Provenance, looks_new, past_of, sign
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen, with_frozen
 from posterity.kernel import (
@@ -120,8 +120,7 @@ class HandedDown:
 
     def untouched(self) -> Examples | None:
         """All examples, where the network is small and as torch starts it, and they are few and the same at each reading."""
-        past = past_of(self.model)
-        new = past.is_known and not past.count and suits(self.model, self.prior)
+        new = not past_of(self.model).count and looks_new(self.model) and suits(self.model, self.prior)
         if not new:
             return None
         return self.up_to(MOST if suits(self.model, self.prior, SMALL) else EXAMPLES)

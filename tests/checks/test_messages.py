@@ -219,6 +219,14 @@ def test_a_network_in_data_parallel_is_unwrapped_by_its_owner(xy, verb):
     assert "network.module" in text
 
 
+def test_no_names_are_no_mistake(xy):
+    fit = pt.learn(net(), xy, classes=(), **QUICK)
+    assert (
+        pt.learn(net(), xy, prior=fit.posterior, classes=fit.posterior.card.classes, **QUICK).posterior.card.classes
+        == ()
+    )
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_script_is_refused(xy):
     text = told(errors.UnsupportedNetwork, lambda: pt.learn(torch.jit.script(net()), xy, progress=False))

@@ -72,7 +72,8 @@ def admitted(
     check_network(model, classes=categorical)
     if isinstance(classes, str):
         raise WrongChoice(f'classes is the text "{classes}": give a list of names, one for each class.')
-    names = None if classes is None else tuple(map(str, classes))
+    # A card without names has an empty tuple of them.
+    names = tuple(map(str, classes)) if classes is not None and len(classes) else None
     if not _is_pair(data):
         return Admitted(data, names)
     x = _inputs(data[0], model)
@@ -84,9 +85,9 @@ def admitted(
     check_finite(y, "the targets")
     if len(x):
         _try(model, x[:TRIED], categorical)
-        if categorical and classes is not None and not y.is_floating_point() and int(y.max()) >= len(classes):
+        if categorical and names is not None and not y.is_floating_point() and int(y.max()) >= len(names):
             raise BadTargets(
-                f"labels reach up to {int(y.max())} and classes= has {len(classes)} names: name every class, in the order of "
+                f"labels reach up to {int(y.max())} and classes= has {len(names)} names: name every class, in the order of "
                 "the labels, which begin at 0."
             )
     return Admitted((x, y), names)

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from posterity.gaussian import Gaussian
-from posterity.predictive import ood_auroc, score
+from posterity.predictive import ood_auroc
 from posterity.workflow import Fit, adapt, learn
+from posterity_studies.shared.answers import Answer, entropy
 from posterity_studies.shared.rivals import ivon, laplace_torch
 from posterity_studies.shared.rivals.absent import Absent
 from posterity_studies.shared.rivals.training import (
@@ -70,25 +71,6 @@ class Problem:
     new_head: bool = False
     all_layers: bool = True
     """Whether laplace-torch's posterior over all layers is within reach."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """Probabilities of the test inputs, and how strange the test's and the strange inputs look."""
-
-    probs: Tensor
-    inside: Tensor
-    outside: Tensor
-    extra: Mapping[str, Any]
-
-    def values(self, y: Tensor, seconds: float) -> dict[str, Any]:
-        found = score(self.probs, y)
-        measures = {name: getattr(found, name) for name in ("accuracy", "nll", "brier", "ece")}
-        measures["auroc"] = ood_auroc(self.inside, self.outside)
-        return {name: float(f"{value:.5g}") for name, value in measures.items()} | {
-            "seconds": round(seconds, 2),
-            **self.extra,
-        }
 
 
 def every_method(problem: Problem, who: str) -> dict[str, Any]:
@@ -150,9 +132,7 @@ def _without_networks(fit: Fit) -> Fit:
 
 def _predicted(fit: Fit, problem: Problem) -> Answer:
     inside, outside = fit.predict(problem.test[0]), fit.predict(problem.strange)
-    extra: dict[str, Any] = {
-        "entropy auroc": float(f"{ood_auroc(_entropy(inside.probs), _entropy(outside.probs)):.5g}")
-    }
+    extra: dict[str, Any] = {"entropy auroc": float(f"{ood_auroc(entropy(inside.probs), entropy(outside.probs)):.5g}")}
     if fit.choice is not None:
         extra["chosen"] = [
             [
@@ -163,7 +143,7 @@ def _predicted(fit: Fit, problem: Problem) -> Answer:
         ]
         if (networks := fit.choice.networks) is not None:
             extra["networks"] = [round(networks.weight, 3), round(networks.calibration.temperature, 3)]
-    familiar, strange = (_entropy(p.probs) if p.unknown is None else p.unknown for p in (inside, outside))
+    familiar, strange = (entropy(p.probs) if p.unknown is None else p.unknown for p in (inside, outside))
     return Answer(inside.probs, familiar, strange, extra)
 
 
@@ -250,7 +230,7 @@ class _Rivals:
 
         best = int(least(range(len(ivon.OPTIONS)), lambda option: nll(probs(option, self.parts.kept, x)[0], y)))
         inside, outside = probs(best, problem.train, problem.test[0], problem.strange)
-        return _answer(inside, outside, {"option": list(ivon.OPTIONS[best])})
+        return Answer.by_entropy(inside, outside, {"option": list(ivon.OPTIONS[best])})
 
     def _ensemble(self) -> Answer:
         models = [self._whole("ensemble")]
@@ -258,17 +238,10 @@ class _Rivals:
         return self._asked(lambda z: torch.stack([probabilities(m, z) for m in models]).mean(0))
 
     def _asked(self, probs: Callable[[Tensor], Tensor], extra: Mapping[str, Any] | None = None) -> Answer:
-        return _answer(probs(self.problem.test[0]), probs(self.problem.strange), extra)
+        return Answer.by_entropy(probs(self.problem.test[0]), probs(self.problem.strange), extra or {})
 
 
 def _plain(model: nn.Module, problem: Problem, t: float = 1.0, extra: Mapping[str, Any] | None = None) -> Answer:
-    return _answer(probabilities(model, problem.test[0], t), probabilities(model, problem.strange, t), extra or {})
-
-
-def _answer(inside: Tensor, outside: Tensor, extra: Mapping[str, Any] | None = None) -> Answer:
-    """Where a method has no score of its own for strange inputs, the entropy of its probabilities is it."""
-    return Answer(inside, _entropy(inside), _entropy(outside), extra or {})
-
-
-def _entropy(probs: Tensor) -> Tensor:
-    return -torch.special.xlogy(probs, probs).sum(-1)
+    return Answer.by_entropy(
+        probabilities(model, problem.test[0], t), probabilities(model, problem.strange, t), extra or {}
+    )

@@ -189,6 +189,11 @@ def test_a_network_that_was_started_anew_is_new() -> None:
     assert fitted(model).networks is not None
 
 
+def test_groups_of_another_length_are_named() -> None:
+    with pytest.raises(pt.errors.PosterityError, match="group"):
+        fitted(data=clouds(1200), groups=torch.arange(7))
+
+
 def test_the_past_is_kept() -> None:
     data = clouds(200)
     fit = fitted(data=data)

@@ -137,8 +137,10 @@ def learn(
         if prior is None and suits(model, used, SMALL):
             some = task.up_to(MOST) if few is None else few
         if some is not None:
+            check_groups(groups, some.count)
             siblings = train_siblings(model, some, likelihood, groups, progress)
     elif free and (some := task.untouched()) is not None:
+        check_groups(groups, some.count)
         recipe, seed = from_scratch(some.count), int(torch.randint(2**31, (), generator=generator))
         networks = trained_networks(model, used, some, likelihood, recipe, groups, link, seed, progress)
     if siblings is not None and some is not None and isinstance(likelihood, GaussianNoise):

@@ -8,7 +8,7 @@ average does not have to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -51,20 +51,26 @@ TYPICAL, FAR = 30.0, (1e-3, 1e4)
 """The least mean variance of outputs before any data in the middle of a grid that moves, and where the usual grid will do."""
 UNITS = tuple(range(-12, 13))
 """Powers of ten that a grid may be multiplied by: finitely many, which certificates pay for."""
+FAR_FLOORS = tuple(10.0**k for k in range(-8, 9))
+FAR_HEADS = tuple(float(f"{digit}e{k}") for k in range(-8, 9) for digit in (1, 3))
+"""Grids that move are wide: nobody has tried where their middle is. What ends a search there is a belief about strengths."""
+SPREAD = 2.0
+"""Of that belief: powers of ten in a standard deviation of a log-normal distribution around the middle of the grid. Where all
+left-out examples are told apart, a weaker prior looks better without end."""
 
 
-def unit(linearised: Linearised, share: float, *, head: bool = False) -> float:
+def unit(linearised: Linearised, share: float, *, head: bool = False, always: bool = False) -> float:
     """What a grid of strengths is multiplied by, a power of ten: under a unit prior outputs of a large network vary by thousands.
 
-    It is 1 where the mean variance of outputs under a unit prior (share · source + 1, or a head's alone) is anything usual. Only
-    a new head's grids move; no label is looked at.
+    It is 1 where the mean variance of outputs under a unit prior (share · source + 1, or a head's alone) is anything usual,
+    unless grids are to move `always`. Only a new head's grids move; no label is looked at.
     """
     kernel = linearised.kernel
     if not isinstance(kernel, Shared):
         return 1.0
     strength = Strength(share, float("inf"), 1.0) if head else Strength(share, 1.0, float("inf"))
     size = float(kernel.own(linearised.train, strength).diagonal().mean())
-    if not FAR[0] <= size <= FAR[1] and 0 < size < float("inf"):
+    if (always or not FAR[0] <= size <= FAR[1]) and 0 < size < float("inf"):
         return 10.0 ** min(max(math.floor(math.log10(size / TYPICAL)), UNITS[0]), UNITS[-1])
     return 1.0
 
@@ -93,11 +99,11 @@ def choose(
     kernel = linearised.kernel
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)
-    search = _Search(linearised, criterion, groups, link, heads, inference)
+    search = _Search(linearised, criterion, groups, link, all_shares, heads, inference)
     # One a share: neighbours on the grid are almost the same posterior, and would crowd the others out.
     found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if still and len(heads) > 1 else [])
     scored = sorted((m for m in found if m is not None), key=lambda m: m.nll)
-    strengths = len(all_shares) * len(FLOORS) * len(heads) + (len(heads) if len(heads) > 1 else 0)
+    strengths = len(all_shares) * len(search.floors) * len(search.heads) + (len(search.heads) if len(heads) > 1 else 0)
     strengths *= len(UNITS) ** 2 if search.moved else 1
     options = strengths * search.widths
     if not scored:
@@ -122,45 +128,62 @@ class _Search:
         criterion: Criterion,
         groups: Tensor | None,
         link: Link,
+        shares: tuple[float, ...],
         heads: tuple[float, ...],
         inference: Inference | None,
     ) -> None:
-        self.of, self.criterion, self.groups, self.link, self.heads = of, criterion, groups, link, heads
+        self.of, self.criterion, self.groups, self.link = of, criterion, groups, link
         self.inference = inference
         self.seen: dict[Strength, Member | None] = {}
         self.near: Tensor | None = None  # outputs at the last mode found: neighbours on the grid have modes nearby
         self.widths = 1
         self.at_mode: dict[Strength, float] = {}
         self.folds = folds_of(of.targets, groups)
-        self.head_unit = unit(of, 0.0, head=True)
-        self.moved = self.head_unit != 1
-        """Whether any grid has been multiplied by another number than 1."""
+        self.moved = any(u != 1 for u in (unit(of, 0.0, head=True), *(unit(of, share) for share in shares)))
+        """Whether outputs are of an unusual size under any prior: then all grids move to theirs, and are wide."""
+        self.head_unit = unit(of, 0.0, head=True, always=self.moved)
+        self.units = {share: unit(of, share, always=self.moved) for share in shares}
+        self.floors, self.heads = (FAR_FLOORS, FAR_HEADS) if self.moved else (FLOORS, heads)
 
     def climb(self, share: float) -> Member | None:
-        """The best floor and head for a share, from neighbour to neighbour on the grid."""
-        here, of_body = (FLOORS.index(1.0), len(self.heads) // 2), unit(self.of, share)
-        self.moved |= of_body != 1
-
-        def at(i: int, j: int) -> Strength:
-            return Strength(share * of_body, FLOORS[i] * of_body, self.heads[j] * self.head_unit)
-
-        while True:
-            i, j = here
-            near = [(i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)]
-            inside = [(a, b) for a, b in near if 0 <= a < len(FLOORS) and 0 <= b < len(self.heads)]
-            scores = {place: self._score(at(*place)) for place in inside}
-            known = {place: member for place, member in scores.items() if member is not None}
-            if not known:
-                return None
-            best = min(known, key=lambda place: known[place].nll)
-            if best == here or (here in known and known[best].nll > known[here].nll - 1e-4):
-                return known[best]
-            here = best
+        """The best floor and head for a share."""
+        of_body = self.units[share]
+        return self._best(
+            self.floors, lambda floor, head: Strength(share * of_body, floor * of_body, head * self.head_unit)
+        )
 
     def head_alone(self) -> Member | None:
         """A new head on features that stay as they are."""
-        scores = [self._score(Strength(0.0, float("inf"), head * self.head_unit)) for head in self.heads]
+        if self.moved:
+            return self._best((1.0,), lambda _, head: Strength(0.0, float("inf"), head * self.head_unit))
+        scores = [self._score(Strength(0.0, float("inf"), head)) for head in self.heads]
         return min((m for m in scores if m is not None), key=lambda m: m.nll, default=None)
+
+    def _best(self, floors: Sequence[float], at: Callable[[float, float], Strength]) -> Member | None:
+        """From neighbour to neighbour on the grid of floors and heads."""
+        here = floors.index(1.0), self.heads.index(1.0)
+        while True:
+            i, j = here
+            near = [(i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)]
+            inside = [(a, b) for a, b in near if 0 <= a < len(floors) and 0 <= b < len(self.heads)]
+            scores = {(a, b): self._score(at(floors[a], self.heads[b])) for a, b in inside}
+            members = {place: member for place, member in scores.items() if member is not None}
+            if not members:
+                return None
+            known = {
+                (a, b): member.nll + self._unlikely(floors[a], self.heads[b]) for (a, b), member in members.items()
+            }
+            best = min(known, key=lambda place: known[place])
+            if best == here or (here in known and known[best] > known[here] - 1e-4):
+                return members[best]
+            here = best
+
+    def _unlikely(self, floor: float, head: float) -> float:
+        """Minus the log density of what is believed of strengths, beside a score: nats an example, or in all."""
+        if not self.moved:
+            return 0.0
+        steps = sum((math.log10(s) / SPREAD) ** 2 for s in (floor, head))
+        return 0.5 * steps / (len(self.of.targets) if self.criterion == "loo" else 1)
 
     def _score(self, strength: Strength) -> Member | None:
         if strength not in self.seen:

@@ -16,7 +16,7 @@ from posterity.algebra import scaled_identity
 from posterity.curvature import Categorical
 from posterity.curvature.batches import input_batches
 from posterity.kernel import FunctionPosterior, FunctionSpace
-from posterity.kernel.choose import unit
+from posterity.kernel.choose import FAR_FLOORS, FAR_HEADS, unit
 from posterity.kernel.kernels import FLOORS, HEADS, gather
 from posterity.laplace import fitted
 from posterity.predictive import Prediction
@@ -39,9 +39,9 @@ NAMES = {
     "l2-sp": "L2-SP: the mode under an isotropic prior",
     "map": "the mode under the learned prior",
 }
-LEARNED = (1e-3,)
+LEARNED = 1e-3
 """The share of ImageNet's curvature, which counts 1.28 million pictures and has eigenvalues up to ten millions, beside a floor
-that is chosen over four powers of ten: from almost isotropic to almost the curvature alone."""
+that is chosen over many powers of ten: from almost isotropic to almost the curvature alone."""
 AT_ONCE, NEW = 50, 300
 """Pictures a batch, and new ones whose kernel with the training pictures is computed at a time."""
 LR, RATES = 1e-4, tuple(10 ** (k / 2) for k in range(-12, -3))
@@ -69,17 +69,17 @@ def every_method(source: Source, shots: Shots, who: str, steps: int) -> dict[str
 
 def _ours(source: Source, shots: Shots) -> Iterator[tuple[str, Way]]:
     yield "head", lambda: (_head_alone(source, shots), 0.0)
-    for name, shares in {"isotropic": (0.0,), "learned": LEARNED}.items():
-        yield name, lambda shares=shares: (_in_function_space(source, shots, shares), 0.0)  # type: ignore[misc]
+    for name, share in {"isotropic": 0.0, "learned": LEARNED}.items():
+        yield name, lambda share=share: (_in_function_space(source, shots, share), 0.0)  # type: ignore[misc]
 
 
-def _in_function_space(source: Source, shots: Shots, shares: Sequence[float]) -> Answer:
+def _in_function_space(source: Source, shots: Shots, share: float) -> Answer:
     """The exact posterior of the linearised stage around the prior's mean; strengths, width and softness by leave-one-out."""
     model, likelihood = source.network(shots.classes), Categorical()
     prior = fitted(source.prior, model, new_head=True)
     examples = gather(model, shots.both, likelihood, AT_ONCE, len(shots.both[1]))
     assert examples is not None
-    space = around_prior(model, prior, source.prior, HEAD, examples, likelihood, shares=shares, still=False)
+    space = around_prior(model, prior, source.prior, HEAD, examples, likelihood, shares=(share,), still=False)
     inside, outside = (_predicted(space, model, x) for x in (shots.test[0], shots.unknown))
     assert inside.unknown is not None
     assert outside.unknown is not None
@@ -89,7 +89,7 @@ def _in_function_space(source: Source, shots: Shots, shares: Sequence[float]) ->
     chosen = {"share": strength.share, "floor": strength.floor, "head": strength.head, "tau": best.calibration.tau}
     extra = chosen | {"temperature": best.calibration.temperature, "loo": float(f"{best.nll:.5g}")}
     extra |= {"members": len(space.choice.members)}
-    return Answer(inside.probs, inside.unknown, outside.unknown, extra | {"edge": _edge(best.posterior, shares)})
+    return Answer(inside.probs, inside.unknown, outside.unknown, extra | {"edge": _edge(best.posterior, share)})
 
 
 @torch.no_grad()
@@ -98,21 +98,15 @@ def _predicted(space: FunctionSpace, model: nn.Module, x: Tensor) -> Prediction:
     return from_moments(moments, space.likelihood, space.link, generator=torch.Generator().manual_seed(0))
 
 
-def _edge(best: FunctionPosterior, shares: Sequence[float]) -> bool:
+def _edge(best: FunctionPosterior, share: float) -> bool:
     """Whether the floor or the head's strength is the first or the last of its grid."""
     strength = best.strength
     assert strength is not None
-    heads = [HEADS[k] * unit(best.of, 0.0, head=True) for k in (0, -1)]
-    floors = [FLOORS[k] * unit(best.of, share) for share in shares for k in (0, -1) if _is(share, best)]
-    return any(abs(strength.head / h - 1) < 1e-6 for h in heads) or any(
-        abs(strength.floor / f - 1) < 1e-6 for f in floors
-    )
-
-
-def _is(share: float, best: FunctionPosterior) -> bool:
-    """Whether a strength was found with this share of the source."""
-    assert best.strength is not None
-    return abs(best.strength.share - share * unit(best.of, share)) <= 1e-6 * best.strength.share
+    moved = unit(best.of, 0.0, head=True) != 1 or unit(best.of, share) != 1
+    floors, heads = (FAR_FLOORS, FAR_HEADS) if moved else (FLOORS, HEADS)
+    body, head = unit(best.of, share, always=moved), unit(best.of, 0.0, head=True, always=moved)
+    ends = [(strength.floor, floors[k] * body) for k in (0, -1)] + [(strength.head, heads[k] * head) for k in (0, -1)]
+    return any(abs(found / end - 1) < 1e-6 for found, end in ends)
 
 
 def _head_alone(source: Source, shots: Shots) -> Answer:

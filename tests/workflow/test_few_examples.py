@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import posterity as pt
 from posterity.errors import TooLarge
-from posterity.kernel import PerOutput, Shared
+from posterity.kernel import PerOutput, Shared, sharpened
 
 NAMES = ["north", "east", "south"]
 
@@ -123,7 +123,8 @@ def test_adapting_leaves_the_network_at_the_priors_mean_and_learning_trains_it(s
     assert adapted.choice.networks is None
     # Without its networks the one that learned predicts as the one that adapted.
     members = [replace(m, weight=m.weight / (1 - learned.choice.networks.weight)) for m in learned.choice.members]
-    alone = replace(learned.function, choice=replace(learned.choice, networks=None, members=tuple(members)))
+    choice = sharpened(replace(learned.choice, networks=None, members=tuple(members)))
+    alone = replace(learned.function, choice=choice)
     x = task(1, 40)[0]
     torch.testing.assert_close(adapted.predict(x).probs, replace(learned, function=alone).predict(x).probs)
 

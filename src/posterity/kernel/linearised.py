@@ -61,18 +61,28 @@ class LeftOut:
         self, likelihood: Likelihood, targets: Tensor, calibration: Calibration, kind: Link = "probit"
     ) -> Float[Tensor, " n"]:
         """ln p(target) of each left-out example."""
-        mean, covariance = self.mean, self.covariance
-        tau, t = calibration.tau, calibration.temperature
         if isinstance(likelihood, GaussianNoise):
-            variance = tau * covariance.diagonal(dim1=-2, dim2=-1) + 1 / likelihood.value
+            mean = self.mean
+            variance = calibration.tau * self.covariance.diagonal(dim1=-2, dim2=-1) + 1 / likelihood.value
             targets = targets.to(mean.dtype).view_as(mean)
             return -0.5 * ((targets - mean).square() / variance + (2 * torch.pi * variance).log()).sum(-1)
-        probs = link(mean / t, tau * covariance / t**2, likelihood, kind)
-        tiny = torch.finfo(probs.dtype).tiny
-        if isinstance(likelihood, Categorical):
-            return probs.gather(-1, targets[:, None]).squeeze(-1).clamp_min(tiny).log()
-        yes = targets.to(probs.dtype).view_as(probs)
-        return (yes * probs.clamp_min(tiny).log() + (1 - yes) * (1 - probs).clamp_min(tiny).log()).sum(-1)
+        return log_of_targets(self.probs(likelihood, calibration, kind), likelihood, targets)
+
+    def probs(
+        self, likelihood: Likelihood, calibration: Calibration, kind: Link = "probit"
+    ) -> Float[Tensor, "n outputs"]:
+        """Probabilities of all classes for each left-out example."""
+        tau, t = calibration.tau, calibration.temperature
+        return link(self.mean / t, tau * self.covariance / t**2, likelihood, kind)
+
+
+def log_of_targets(probs: Float[Tensor, "n outputs"], likelihood: Likelihood, targets: Tensor) -> Float[Tensor, " n"]:
+    """ln of the probability that each example's target was given."""
+    tiny = torch.finfo(probs.dtype).tiny
+    if isinstance(likelihood, Categorical):
+        return probs.gather(-1, targets[:, None]).squeeze(-1).clamp_min(tiny).log()
+    yes = targets.to(probs.dtype).view_as(probs)
+    return (yes * probs.clamp_min(tiny).log() + (1 - yes) * (1 - probs).clamp_min(tiny).log()).sum(-1)
 
 
 def leave_out(
@@ -237,6 +247,8 @@ class Member:
     """Mean NLL in nats of examples that were left out."""
     log_probs: Float[Tensor, " n"] | None = None
     """ln p of each training example when it was left out."""
+    probs: Float[Tensor, "n outputs"] | None = None
+    """Probabilities of all classes for each training example when it was left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +261,8 @@ class Networks:
     calibration: Calibration
     nll: float
     log_probs: Float[Tensor, " n"]
+    probs: Float[Tensor, "n outputs"] | None = None
+    """As of a `Member`; files of older versions have none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +282,8 @@ class Choice:
     where the prior's mean serves them well it may hold the prior so firmly that nothing ever seems strange."""
     networks: Networks | None = None
     """Trained networks beside the posteriors, whose weights add up to 1 with theirs."""
+    temperature: float = 1.0
+    """Of the average's probabilities, at most 1. Each part has its own as well, which is at least 1."""
 
     @property
     def best(self) -> Member:

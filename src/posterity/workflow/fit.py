@@ -79,9 +79,10 @@ class Fit:
             inputs = input_batches(x, batch_size, like.device)
             with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
                 moments = self._moments(inputs)
-                kind: tuple[Likelihood, Link] = (self.likelihood, "probit")
+                kind: tuple[Likelihood, Link, float] = (self.likelihood, "probit", 1.0)
                 if self.function is not None:
-                    kind = (self.function.likelihood, self.function.link)
+                    space = self.function
+                    kind = (space.likelihood, space.link, space.choice.temperature)
                 return from_moments(moments, *kind, generator=generator).to(like.dtype)
         given: dict[str, Any] = {"batch_size": batch_size, "generator": generator} | options
         if method != "sampled":

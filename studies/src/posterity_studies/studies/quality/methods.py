@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.gaussian import Gaussian
+from posterity.kernel import sharpened
 from posterity.predictive import ood_auroc
 from posterity.workflow import Fit, adapt, learn
 from posterity_studies.shared.answers import Answer, entropy
@@ -127,7 +128,8 @@ def _without_networks(fit: Fit) -> Fit:
         return fit
     rest = 1 - choice.networks.weight
     members = tuple(replace(m, weight=m.weight / rest) for m in choice.members)
-    return replace(fit, function=replace(fit.function, choice=replace(choice, members=members, networks=None)))
+    alone = sharpened(replace(choice, members=members, networks=None))
+    return replace(fit, function=replace(fit.function, choice=alone))
 
 
 def _predicted(fit: Fit, problem: Problem) -> Answer:

@@ -144,7 +144,7 @@ def test_learning_averages_posteriors_with_networks_that_left_examples_out(learn
         with torch.no_grad():
             total += share * (twin(new) / networks.calibration.temperature).softmax(1)
     nothing = replace(fit.choice, members=tuple(replace(m, weight=0.0) for m in fit.choice.members))
-    nothing = replace(nothing, networks=replace(networks, weight=1.0))
+    nothing = replace(nothing, networks=replace(networks, weight=1.0), temperature=1.0)
     only = replace(fit, function=replace(fit.function, choice=nothing)).predict(new)
     torch.testing.assert_close(only.probs, total, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(only.unknown, fit.predict(new).unknown)

@@ -95,8 +95,8 @@ def best(fit: pt.Fit) -> float:
     """The temperature of the grid, or one above 1, under which the average predicts best what was left out."""
     choice, grid = fit.choice, (*SHARPER, 1.1, 1.25, 1.5, 2.0)
     assert choice is not None
-    parts = [*choice.members, *([] if choice.networks is None else [choice.networks])]
-    average = torch.stack([part.weight * part.probs for part in parts if part.probs is not None]).sum(0)
+    average = choice.left_out
+    assert average is not None
     targets = choice.best.posterior.of.targets[:, None]
     losses = [float(-tempered(average, fit.likelihood, t).gather(1, targets).log().sum()) for t in grid]
     return grid[min(range(len(grid)), key=losses.__getitem__)]
@@ -119,7 +119,8 @@ def run(out: Path) -> None:
         if case["task"] == "watch":
             found = watch(case["wearer"], case["seconds"])
         else:
-            found = images(*case["task"].split(" to "), case["shots"], case["seed"])
+            source, target = case["task"].split(" to ")
+            found = images(source, target, case["shots"], case["seed"])
         with out.open("a", encoding="utf-8") as file:
             file.write(json.dumps(case | found) + "\n")
 

@@ -320,14 +320,10 @@ def sharpened(choice: Choice, groups: Tensor | None = None) -> Choice:
 
     A handful of examples says little of it, and the best T alone would overfit them. A group counts as one example.
     """
-    parts = [(m.weight, m.probs) for m in choice.members]
-    if choice.networks is not None:
-        parts.append((choice.networks.weight, choice.networks.probs))
-    known = [(weight, probs) for weight, probs in parts if probs is not None]
-    if len(known) < len(parts) or len(parts) == 1:  # one part alone is no average, and has a temperature of its own
+    average, alone = choice.left_out, len(choice.members) == 1 and choice.networks is None
+    if average is None or alone:  # one part by itself is no average, and has a temperature of its own
         return replace(choice, temperature=1.0)
     of = choice.best.posterior.of
-    average = torch.stack([weight * probs.double() for weight, probs in known]).sum(0)
     temperatures = torch.tensor(SHARPER, dtype=torch.float64, device=average.device)
     at_each = [log_of_targets(tempered(average, of.likelihood, t), of.likelihood, of.targets) for t in SHARPER]
     labels, sizes = _labelled(len(average), groups)

@@ -290,6 +290,15 @@ class Choice:
         """The member of greatest weight."""
         return self.members[0]
 
+    @property
+    def left_out(self) -> Float[Tensor, "n outputs"] | None:
+        """The average's probabilities for each training example when it was left out, before any temperature of the average."""
+        parts = [(m.weight, m.probs) for m in self.members]
+        if self.networks is not None:
+            parts.append((self.networks.weight, self.networks.probs))
+        known = [weight * probs.double() for weight, probs in parts if probs is not None]
+        return torch.stack(known).sum(0) if len(known) == len(parts) else None
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:

@@ -24,6 +24,7 @@ from posterity.curvature import (
     Exact,
     Framed,
     GaussianNoise,
+    InFrame,
     Sampled,
     estimate,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "Gaussian",
     "GaussianNoise",
     "History",
+    "InFrame",
     "Laplace",
     "PosteriorClassifier",
     "PosteriorRegressor",

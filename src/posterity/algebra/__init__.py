@@ -3,7 +3,7 @@
 from posterity.algebra.base import Frame, Matrix, finite, is_large, positive
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, eigenvectors, scaled_identity
-from posterity.algebra.floored import Floored, as_floored, frame_error, in_one_frame
+from posterity.algebra.floored import Floored, as_floored, eigenframe, frame_error, in_one_frame
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
 from posterity.algebra.power import PowerHistory, power_history, power_method
@@ -21,6 +21,7 @@ __all__ = [
     "PowerHistory",
     "ScaledIdentity",
     "as_floored",
+    "eigenframe",
     "eigenvectors",
     "factorwise_sum",
     "finite",

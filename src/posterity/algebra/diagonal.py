@@ -183,6 +183,10 @@ class Basis:
         """A basis of orthonormal columns: its inverse is its transpose."""
         return cls(vectors, vectors.mT, vectors.new_zeros(vectors.shape[:-2]), True)
 
+    def is_same(self, other: Basis) -> bool:
+        """Whether both are one basis, by their tensors, not by their numbers."""
+        return self is other or (self.matrix is other.matrix and self.is_orthogonal and other.is_orthogonal)
+
     def tensors(self, side: str) -> dict[str, Tensor]:
         """By role. The inverse and the determinant are kept, not recomputed: only so are draws after loading the same."""
         if self.is_orthogonal:
@@ -218,6 +222,10 @@ class JointEigen(Valued):
                 f"{tuple(self.values.shape)}: one value is needed for each pair of directions."
             )
         finite(self.values, "JointEigen.values")
+
+    def shares_bases(self, other: Matrix) -> bool:
+        """Whether the other is diagonal in the very same bases: then sums and traces need no product."""
+        return isinstance(other, JointEigen) and self.left.is_same(other.left) and self.right.is_same(other.right)
 
     def combine(self, alpha: float | Tensor = 1.0, beta: float | Tensor = 1.0) -> JointEigen:
         """β · self + α · reference, exactly."""
@@ -257,6 +265,11 @@ class JointEigen(Valued):
         a, b = left @ self.left.matrix.to(left.dtype), right @ self.right.matrix.to(right.dtype)
         return a.square() @ self.values.to(left.dtype) @ b.square().mT
 
+    def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
+        if isinstance(other, JointEigen) and self.shares_bases(other):
+            return (other.values.double() / self._positive()).sum((-2, -1))
+        return super().trace_of(other)
+
     def jittered(self, relative: float) -> JointEigen:
         return replace(self, values=self.values + relative * self.values.mean((-2, -1), keepdim=True))
 
@@ -267,7 +280,7 @@ class JointEigen(Valued):
     def __add__(self, other: Matrix) -> Matrix:
         self._same_shape(other)
         match other:
-            case JointEigen() if other.left is self.left and other.right is self.right:
+            case JointEigen() if self.shares_bases(other):
                 return replace(self, values=self.values + other.values)
             case ScaledIdentity() if self.left.is_orthogonal and self.right.is_orthogonal:
                 return replace(self, values=self.values + other.scale[..., None, None])

@@ -78,6 +78,12 @@ class Floored(Matrix):
         """The curvature without share and floor, a pair in its eigenframe."""
         return self.curvature.in_eigenframe() if isinstance(self.curvature, Kronecker) else self.curvature
 
+    @property
+    def kept(self) -> Matrix:
+        """The curvature as it is held, a pair in its eigenframe where that was computed before."""
+        found: Matrix = self.curvature.__dict__.get("_eigenframe", self.curvature)
+        return found
+
     def adjusted(self, share: float | None = None, floor: float | None = None) -> Floored:
         """The same curvature with other numbers."""
         return Floored(self.curvature, self.share if share is None else share, self.floor if floor is None else floor)
@@ -160,6 +166,19 @@ class Floored(Matrix):
         if isinstance(scalar, Tensor) and scalar.ndim:
             return self.total * scalar
         return Floored(self.curvature, self.share * float(scalar), self.floor * float(scalar))
+
+
+def eigenframe(matrix: Matrix) -> JointEigen | None:
+    """The orthogonal bases of a matrix with their values, floor left out; None where there are none but the identity.
+
+    Of a Kronecker pair they are its kept eigenvectors, computed at first need.
+    """
+    found = matrix.diagonalised if isinstance(matrix, Floored) else matrix
+    if isinstance(found, Kronecker) and not found.batch:
+        found = found.in_eigenframe()
+    if isinstance(found, JointEigen) and found.left.is_orthogonal and found.right.is_orthogonal:
+        return found
+    return None
 
 
 def as_floored(matrix: Matrix) -> Floored:

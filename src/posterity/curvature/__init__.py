@@ -5,6 +5,7 @@ from posterity.curvature.batches import Batch, Data, batches
 from posterity.curvature.dense import Dense
 from posterity.curvature.diagonal import Diagonal
 from posterity.curvature.framed import Framed
+from posterity.curvature.in_frame import InFrame
 from posterity.curvature.kfac import EKFAC, KFAC
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import (
@@ -37,6 +38,7 @@ __all__ = [
     "Exact",
     "Framed",
     "GaussianNoise",
+    "InFrame",
     "Labels",
     "Likelihood",
     "Sampled",

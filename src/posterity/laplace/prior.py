@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored, Kronecker, Matrix, ScaledIdentity, scaled_identity
+from posterity.algebra import Floored, JointEigen, Kronecker, Matrix, ScaledIdentity, scaled_identity
 from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
 from posterity.curvature.hashes import fingerprint
 from posterity.curvature.provenance import Provenance, past_of
@@ -190,12 +190,12 @@ class PriorPenalty:
         self.blocks = find_blocks(model, named(prior.mean))
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
         costs = {name: _cost(matrix) for name, matrix in self.prior.precision.items()}
-        self.every = every or (1 if sum(costs.values()) <= CHEAP else TURNS)
+        self.every = every or refresh(prior)
         self.turn = _turns(costs, self.every)
         self.diagonal: dict[str, Tensor] = {}
         if self.every > 1:
             self.diagonal = {
-                name: _diagonal(self.prior.precision[name]).to(like) for name, cost in costs.items() if cost
+                name: diagonal(self.prior.precision[name]).to(like) for name, cost in costs.items() if cost
             }
         self.step = 0
         self.rest: dict[str, Tensor] = {}
@@ -270,6 +270,11 @@ class PriorPenalty:
         self.step, self.rest = int(state["step"]), {name: x.to(like) for name, x in rest.items()}
 
 
+def refresh(prior: Gaussian) -> int:
+    """In how many steps each block's product with its precision is taken once: 1, or more where all of them are dear."""
+    return 1 if sum(map(_cost, prior.precision.values())) <= CHEAP else TURNS
+
+
 def _cost(precision: Matrix) -> int:
     """Multiplications of a product with a precision."""
     out, inp = precision.shape
@@ -289,11 +294,14 @@ def _turns(costs: dict[str, int], every: int) -> dict[str, int]:
     return turn
 
 
-def _diagonal(precision: Matrix) -> Tensor:
+def diagonal(precision: Matrix) -> Tensor:
     """The diagonal of a precision, as a matrix."""
     curvature = precision.curvature if isinstance(precision, Floored) else precision
+    share, floor = (precision.share, precision.floor) if isinstance(precision, Floored) else (1.0, 0.0)
     if isinstance(curvature, Kronecker):
-        share, floor = (precision.share, precision.floor) if isinstance(precision, Floored) else (1.0, 0.0)
         return torch.outer(share * curvature.left.diagonal(), curvature.right.diagonal()).add_(floor)
+    if isinstance(curvature, JointEigen):
+        left, right = curvature.left.matrix.square(), curvature.right.matrix.square()
+        return (left @ curvature.values.to(left) @ right.mT.to(left)).mul_(share).add_(floor)
     eye = [torch.eye(n, dtype=precision.dtype, device=precision.device) for n in precision.shape]
     return precision.diagonal_in(eye[0], eye[1])

@@ -158,6 +158,9 @@ def _one_frame(old: Matrix, new: Matrix | None) -> tuple[Matrix, float | None]:
     family = as_floored(old)
     if new is None:
         return family, None
+    if isinstance(new, JointEigen) and new.shares_bases(family.kept):
+        # Estimated in the prior's own eigenvectors: the sum stays in them, and is exact.
+        return Floored(family.kept * family.share + new, 1.0, family.floor), None
     before = family.curvature * family.share
     empty = family.share == 0 or (isinstance(before, ScaledIdentity) and not float(before.scale))
     if empty and is_large(*new.shape) and _is_frame(new):

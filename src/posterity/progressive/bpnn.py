@@ -11,15 +11,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored, JointEigen
+from posterity.algebra import Floored, JointEigen, Matrix, eigenframe, is_large
 from posterity.blocks import find_blocks, named, run_with, write_blocks
-from posterity.curvature import EKFAC, KFOC, Curvature, Data, Estimator, Likelihood, batches, estimate
+from posterity.curvature import EKFAC, KFOC, Curvature, Data, Estimator, InFrame, Likelihood, batches, estimate
 from posterity.curvature.provenance import Provenance, past_of, sign, together
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
 from posterity.kernel import Calibration
 from posterity.laplace import History, Scales, tune_strength, update
+from posterity.laplace.prior import refresh
 from posterity.laplace.run import evaluate
 from posterity.laplace.update import Join
 from posterity.pacbayes import Certificate, Landscape, certify, one_number
@@ -32,8 +33,8 @@ from posterity.progressive.learner import ColumnLearner, seed_of
 from posterity.progressive.left_out import TAUS, column_calibration
 from posterity.progressive.memory import POOL
 from posterity.progressive.metrics import gathered, judged
-from posterity.progressive.network import Network, _Past
-from posterity.progressive.prior import column_prior, joined, own_block, start_at
+from posterity.progressive.network import Network, _Past, influential
+from posterity.progressive.prior import column_prior, joined, lateral_block, own_block, start_at
 from posterity.progressive.task import Task
 from posterity.progressive.training import MEMORY_LIMIT, prior_adam, train_column
 
@@ -90,6 +91,9 @@ class BPNN(ColumnLearner[Learned]):
         samples: draws of a prediction.
         backbone: a frozen module that runs once before all columns.
         training: options of `train` (lr, epochs, …).
+        frames: a Gaussian over the layers of a column, the learned prior say, in whose eigenvectors every column's posterior is
+            kept. For large networks: no column decomposes anything, and each holds one number a weight beside its weights. Blocks
+            that it does not have, such as heads, are left to the estimator.
         memory_limit: bytes for keeping what earlier columns hand on while a column trains. Batches then take their draws in
             turn from a pool of up to eight; with 0 no two batches see the same draw.
         seed: all randomness follows from it, unless a generator is given.
@@ -114,10 +118,12 @@ class BPNN(ColumnLearner[Learned]):
         samples: int = 100,
         backbone: nn.Module | None = None,
         training: Mapping[str, Any] | None = None,
+        frames: Gaussian | None = None,
         memory_limit: int = MEMORY_LIMIT,
         seed: int = 0,
     ) -> None:
         self.architecture = Architecture.of(model, laterals, head)
+        self.frames = frames
         self.prior = prior if prior.is_compressed else prior.compress()
         if temperatures is None:
             temperatures = TAUS if scales == "loo" else (1.0,)
@@ -130,7 +136,22 @@ class BPNN(ColumnLearner[Learned]):
 
     @property
     def bytes(self) -> dict[str, int]:
-        return {entry.task: entry.column.bytes + entry.posterior.nbytes for entry in self.learned}
+        """What each task added in memory. A tensor that several hold, a shared basis say, counts where it came in first."""
+        found: dict[str, int] = {}
+        held = {x.untyped_storage().data_ptr() for x in self._shared()}
+        for entry in self.learned:
+            tensors = [*entry.column.tensors, *entry.posterior.mean.values()]
+            for matrix in entry.posterior.precision.values():
+                tensors += matrix.tensors()[1].values()
+            storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
+            found[entry.task] = sum(size for place, size in storages.items() if place not in held)
+            held |= storages.keys()
+        return found
+
+    def _shared(self) -> list[Tensor]:
+        """The eigenvectors that all columns have in common."""
+        frames = () if self.frames is None else (eigenframe(m) for m in self.frames.precision.values())
+        return [basis.matrix for frame in frames if frame is not None for basis in (frame.left, frame.right)]
 
     # --- learning ----------------------------------------------------------------------------------
 
@@ -165,7 +186,7 @@ class BPNN(ColumnLearner[Learned]):
         if len(priors) > 1:
             assert by is not None
             own = own.with_provenance(own.provenance.chose("the prior", options=len(priors), by=Provenance.of(by)))
-        traces = [posterior.precision[n].trace_of(best.curvature[n].to(dtype=torch.float64)) for n in own.blocks]
+        traces = [posterior.precision[n].trace_of(_wide(best.curvature[n])) for n in own.blocks]
         trace = float(torch.stack([found.double() for found in traces]).sum()) / best.curvature.count
         return Learned(
             task.name,
@@ -185,7 +206,7 @@ class BPNN(ColumnLearner[Learned]):
         curvature = estimate(
             network,
             task.train,
-            self.estimator,
+            self._estimator(),
             task.likelihood,
             blocks=named(own.mean),
             batch_size=self.training.get("batch_size", 256),
@@ -201,6 +222,16 @@ class BPNN(ColumnLearner[Learned]):
         calibration, nll = self._left_out(own, posterior, trial.column, task)
         return _Settled(trial, curvature, posterior.tempered(calibration.tau), calibration, nll)
 
+    def _estimator(self) -> Estimator:
+        """Of the next column's curvature: in the eigenvectors that columns share, where there are any."""
+        if self.frames is None:
+            return self.estimator
+        t, known = len(self.learned), self.frames.precision
+        frames = {own_block(t, name): matrix for name, matrix in known.items()}
+        for k, path in enumerate(self.architecture.laterals):
+            frames |= {lateral_block(t, i, k): known[path] for i in range(t) if path in known}
+        return InFrame(self.estimator.labels, frames, self.estimator)
+
     def _trained(self, task: Task, prior: Gaussian, seed: int, progress: bool) -> _Trial:
         """A new column at the mode of its posterior."""
         column = self.architecture.grow([entry.column for entry in self.learned], task.classes, seed)
@@ -212,6 +243,8 @@ class BPNN(ColumnLearner[Learned]):
         options: dict[str, Any] = {"validation": task.validation, "progress": progress} | self.training
         if "optimiser" not in options:  # its coordinates are eigenvectors of every block: made where they are used
             options["optimiser"] = prior_adam(network, own, options.get("lr", 5e-4))
+            # It searches along no line, so forces may lag: see `PriorPenalty`.
+            options["prior_every"] = options.get("prior_every") or refresh(own)
         past = self._past(column, own)
         history = train_column(network, task, own, self.memory_limit, seed, options)
         # Training may have been given numbers for examples: what the weights have seen is told here.
@@ -275,7 +308,7 @@ class BPNN(ColumnLearner[Learned]):
         # Earlier columns do not depend on the temperature of this one: each draw of them runs once.
         inputs = torch.arange(len(x)) if network.remember([x], self.memory_limit) else x
         outputs: dict[float, list[Tensor]] = {temperature: [] for temperature in self.temperatures}
-        for k in range(TRIES):
+        for k in range(min(TRIES, self.samples)):
             network.fixed_draw, drawn = k, own.at(k)
             for temperature, found in outputs.items():
                 # A draw at temperature τ is the mean and √τ of the way to the draw at temperature one.
@@ -350,9 +383,10 @@ class BPNN(ColumnLearner[Learned]):
             # As wide as it was before the temperature, which the calibration brings back: unknown inputs want the full width.
             own = entry.posterior.tempered(1 / found.tau)
             return predict(self.network(task), own, x, entry.likelihood, calibration=found, **options)
-        return predict(
-            self.network(task), self.posterior(task), x, entry.likelihood, method=method or "sampled", **options
-        )
+        network, whole = self.network(task), self.posterior(task)
+        if method != "linearised":
+            whole = whole.restricted(_reached(network, whole, x))
+        return predict(network, whole, x, entry.likelihood, method=method or "sampled", **options)
 
     def certify(
         self, task: Task | str, data: Data | None = None, confidence: float = 0.95, **options: Any
@@ -426,6 +460,16 @@ class _Settled:
     """Of left-out examples, where these were looked at."""
 
 
+def _reached(network: Network, posterior: Gaussian, x: Any) -> list[str]:
+    """The blocks that an output depends on: draws of others, earlier heads and what lies behind the last lateral, go unseen."""
+    if len(network.columns) == 1 or not isinstance(x, Tensor):
+        return list(posterior.blocks)
+    blocks = find_blocks(network, named(posterior.mean))
+    few = x[:2].to(next(network.parameters()).device)
+    found = influential(network, lambda: [network(few)])
+    return [n for n, block in blocks.items() if not found.isdisjoint(block.parameters.values())]
+
+
 def _held_out(trial: _Trial, task: Task) -> float:
     assert task.validation is not None
     return evaluate(trial.network, batches(task.validation, 1024), task.likelihood)[0]
@@ -434,6 +478,11 @@ def _held_out(trial: _Trial, task: Task) -> float:
 def default_estimator(scales: Scaling) -> Estimator:
     """Leave-one-out wants a curvature whose trace is true; the paper's ways have the paper's."""
     return EKFAC() if scales == "loo" else KFOC()
+
+
+def _wide(matrix: Matrix) -> Matrix:
+    """In float64, but for large blocks, which stay what they are."""
+    return matrix if is_large(*matrix.shape) else matrix.to(dtype=torch.float64)
 
 
 def _join(prior: Gaussian, curvature: Curvature) -> Join:

@@ -31,8 +31,12 @@ class Column:
     @property
     def bytes(self) -> int:
         """What its weights take in memory."""
-        parts = (self.module, self.laterals)
-        return sum(p.numel() * p.element_size() for part in parts for p in part.parameters() if p.requires_grad)
+        return sum(p.nbytes for p in self.tensors)
+
+    @property
+    def tensors(self) -> list[nn.Parameter]:
+        """Its weights. Frozen parts that all columns share are not among them."""
+        return [p for part in (self.module, self.laterals) for p in part.parameters() if p.requires_grad]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -109,7 +109,7 @@ class Network(nn.Module):
         if number is None or self.draws is None:
             return self.past[0](*args, **kwargs)
         if not self.narrowed:
-            self.draws.only(_influential(self.past[0], args, kwargs))
+            self.draws.only(_heard(self.past[0], args, kwargs))
             self.narrowed = True
         return run_with(self.past[0], self.draws.at(number), args, kwargs)
 
@@ -146,7 +146,7 @@ class _StopForward(BaseException):
     """Nothing that a column does from here on is of use to another."""
 
 
-def _influential(past: _Past, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[str]:
+def _heard(past: _Past, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[str]:
     """The parameters of earlier columns that reach the input of some lateral layer: a draw of any other would go unseen.
 
     Heads never do, nor does what lies behind the last lateral layer, in a ResNet its largest convolutions. A Kronecker draw of a
@@ -156,14 +156,22 @@ def _influential(past: _Past, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     def few(x: Any) -> Any:
         return x[:2] if isinstance(x, Tensor) and x.ndim else x
 
-    named = {name: p for name, p in past.named_parameters() if p.requires_grad}
-    with torch.enable_grad():
+    def handed_on() -> list[Tensor]:
         seen = past(*map(few, args), **{k: few(v) for k, v in kwargs.items()})
-        given = [a.sum() for inputs in seen for calls in inputs.values() for a, _ in calls if a.requires_grad]
+        return [a for inputs in seen for calls in inputs.values() for a, _ in calls]
+
+    return influential(past, handed_on)
+
+
+def influential(network: nn.Module, run: Callable[[], Sequence[Tensor]]) -> set[str]:
+    """The parameters of a network that what a run gives depends on."""
+    own = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    with torch.enable_grad():
+        given = [a.sum() for a in run() if a.requires_grad]
         if not given:
             return set()
-        found = torch.autograd.grad(torch.stack(given).sum(), list(named.values()), allow_unused=True)
-    return {name for name, gradient in zip(named, found, strict=True) if gradient is not None}
+        found = torch.autograd.grad(torch.stack(given).sum(), list(own.values()), allow_unused=True)
+    return {name for name, gradient in zip(own, found, strict=True) if gradient is not None}
 
 
 def _run(

@@ -79,6 +79,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
         "temperatures": list(learner.temperatures),
         "scaling": _scaling_to_json(learner),
         "estimator": repr(learner.estimator),
+        "frames": learner.frames is not None,
         "training": training,
         "to_be_given": sorted(learner.training.keys() - training.keys()),
         "prior": _sha256(root / PRIOR),
@@ -111,6 +112,8 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
     given = options.get("training") or {}
     if "estimator" not in options and estimator != repr(default_estimator(settings["scales"])):
         raise _bad(root, f"it was learned with {estimator[:100]}, which has to be given again: estimator=...")
+    if page.get("frames") and options.get("frames") is None:
+        raise _bad(root, "its columns share eigenvectors, which have to be given again: frames=...")
     if missing := [name for name in to_be_given if name not in given]:
         raise _bad(root, f"its training had {missing}, which a file cannot hold: give them in training=...")
     settings["training"] = settings["training"] | dict(given)

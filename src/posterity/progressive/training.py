@@ -11,12 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import DiagonalMatrix, Floored, JointEigen, Kronecker, KroneckerSum, Matrix, ScaledIdentity
+from posterity.algebra import (
+    DiagonalMatrix,
+    Floored,
+    JointEigen,
+    Kronecker,
+    KroneckerSum,
+    Matrix,
+    ScaledIdentity,
+    is_large,
+)
 from posterity.blocks import Block, find_blocks, named
 from posterity.curvature import Data
 from posterity.curvature.batches import is_pair
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, train
+from posterity.laplace.prior import diagonal
 from posterity.laplace.train import Optimiser
 from posterity.progressive.memory import POOL
 from posterity.progressive.network import Network
@@ -74,7 +84,7 @@ def prior_adam(network: nn.Module, prior: Gaussian, lr: float) -> Optimiser:
     Adam moves every weight by about its learning rate, however steep the loss. The prior of a lateral connection, a cold
     posterior, may hold weights to a millionth: a step of the usual length would cost more nats than all the data can tell, and
     training would never leave the start, the best it has seen. In these coordinates a step costs the same under every prior.
-    Four small products a block and step.
+    Four small products a block and step; large blocks, whose products cost more than a step, take the diagonal alone.
     """
     parameters = dict(network.named_parameters(remove_duplicate=False))
     blocks = find_blocks(network, named(prior.mean))
@@ -139,7 +149,9 @@ def _turn(precision: Matrix, network: nn.Module) -> Turn:
     if isinstance(precision, ScaledIdentity | DiagonalMatrix):
         values = precision.scale if isinstance(precision, ScaledIdentity) else precision.values
         short = values.double().rsqrt().clamp_max(1).to(like)
-        return (lambda g: g * short), (lambda u: u * short)
+        return _shortened(short)
+    if is_large(*precision.shape):
+        return _shortened(diagonal(precision).clamp_min(1).rsqrt().to(like))
     if isinstance(precision, Floored) and isinstance(precision.curvature, JointEigen):
         frame = precision.curvature
         values = precision.share * frame.values.double() + precision.floor
@@ -151,6 +163,10 @@ def _turn(precision: Matrix, network: nn.Module) -> Turn:
     (a, left), (b, right) = (torch.linalg.eigh(side.double()) for side in (pair.left, pair.right))
     spread = (a[:, None] * b[None, :]).clamp_min(1).rsqrt().to(like)
     return _turned(left.to(like), right.to(like), spread)
+
+
+def _shortened(short: Tensor) -> Turn:
+    return (lambda g: g * short), (lambda u: u * short)
 
 
 def _turned(left: Tensor, right: Tensor, spread: Tensor) -> Turn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,11 +45,15 @@ def run(
         str | None, typer.Option(help="A Dask scheduler's address: its workers compute, results are kept here.")
     ] = None,
     results: Written = RUNS,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only cells with this argument, as NAME=VALUE: stream=washington. Repeatable."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing unless something goes wrong.")] = False,
 ) -> None:
     """Compute the cells that are missing, draw the figure, print our figures beside the paper's."""
     console = Console(quiet=quiet)
-    study = studies.find(name)
+    study = _narrowed(studies.find(name), preset, only or [])
     try:
         with watching(console, name, quiet) as watch:
             records = studies.run(study, preset, results, workers, watch, cluster)
@@ -63,6 +68,18 @@ def run(
     figure = studies.save_figure(study, records, results)
     _show(console, study, preset, records)
     console.print(f"Results: {studies.ledger(study, results).path}   Figure: {figure}", soft_wrap=True)
+
+
+def _narrowed(study: Study, preset: Preset, only: Sequence[str]) -> Study:
+    """The study with those cells of a preset alone that have the arguments said."""
+    pairs = [text.partition("=")[::2] for text in only]
+    kept = [cell for cell in study.grid[preset] if all(str(cell.get(key)) == value for key, value in pairs)]
+    if not kept:
+        known = {key: sorted({str(cell.get(key)) for cell in study.grid[preset]}) for key, _ in pairs}
+        raise typer.BadParameter(
+            f"no cell of preset {preset} has {' and '.join(only)}: there are {known}", param_hint="--only"
+        )
+    return replace(study, grid={**study.grid, preset: kept})
 
 
 @app.command()

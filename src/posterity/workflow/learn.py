@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -16,6 +16,7 @@ from posterity.curvature.batches import Workers
 from posterity.curvature.provenance import past_of, sign, together
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, FunctionSpace, Inference, Link, Networks
+from posterity.kernel.kernels import Examples
 from posterity.laplace import History, Scales, isotropic, train, update
 from posterity.laplace.run import split
 from posterity.pacbayes import tune
@@ -123,77 +124,134 @@ def learn(
             networks=True,
             training=options,
         )
-    space: FunctionSpace | None = None
-    networks: Networks | None = None
-    history: History | None = None
-    used, part, held = task.prior, data, None
-    trained_with: Likelihood = likelihood
-    bounded = criterion in ("catoni", "mcallester")
-    options = {"batch_size": batch_size, "progress": progress} | options
-    # A network that is trained as the user says, or stopped by other data, has no siblings: they would be trained otherwise.
-    free = criterion == "loo" and validation is None and not training and not task.learned
-    siblings, some = None, None
-    if free and isinstance(likelihood, GaussianNoise):
-        if prior is None and suits(model, used, SMALL):
-            some = task.up_to(MOST) if few is None else few
-        if some is not None:
-            check_groups(groups, some.count)
-            siblings = train_siblings(model, some, likelihood, groups, progress)
-    elif free and (some := task.untouched()) is not None:
-        check_groups(groups, some.count)
-        recipe, seed = from_scratch(some.count), int(torch.randint(2**31, (), generator=generator))
-        networks = trained_networks(model, used, some, likelihood, recipe, groups, link, seed, progress)
-    if siblings is not None and some is not None and isinstance(likelihood, GaussianNoise):
-        started = past_of(model)  # siblings begin at the network's own weights
-        model.load_state_dict(siblings.network, strict=False)
-        used = isotropic(model, siblings.precision)
-        seen = used.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=task.seen)
-        used = replace(used, card=replace(used.card, provenance=seen))
-        sign(model, together([started, seen, task.seen]))
-        if few is None:
-            networks, trained_with = averaged_siblings(model, siblings, some, likelihood)
-        else:
-            trained_with = siblings.noise
-            space = around_siblings(model, used, siblings, few, likelihood, link)
-    elif networks is not None:
-        started, (_, weights) = past_of(model), networks.weights[0]
-        model.load_state_dict(write_blocks(find_blocks(model, named(weights)), weights), strict=False)
-        sign(model, together([started, used.provenance, task.seen]))
-    else:
-        if few is not None:
-            # Few examples are quick to train on, and what follows speaks of a mode: steps large enough to arrive at one.
-            options = {"lr": FEW_LR} | options
-        options = {"validation": None if few is not None else 0.1} | options
-        history = train(model, Admitted(data), used, likelihood, generator=generator, **options)
-        trained_with = history.likelihood or likelihood
-        # The split that was trained with: what was held out stays out of the curvature.
-        part, held = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
-        if few is not None and not bounded:
-            learn_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
-            space = around_mode(model, used, few, trained_with, groups, link, learn_noise)
-    final = trained_with if space is None else space.likelihood
+    made = _Training(task, few, prior is None, criterion, groups, link, options, generator, progress).made()
+    used, space, networks = made.prior, made.space, made.networks
     curvature = estimate(
         model,
-        Admitted(part),
+        Admitted(made.part),
         estimator or EKFAC(),
-        final,
+        made.likelihood,
         blocks=named(used.mean),
         batch_size=batch_size,
         generator=generator,
         progress=progress,
     )
-    numbers = scales if isinstance(scales, Scales) else Scales()
+    numbers, bounded = scales if isinstance(scales, Scales) else Scales(), False
     if criterion in ("catoni", "mcallester"):
-        numbers = tune(used, model, curvature, criterion).scales
+        numbers, bounded = tune(used, model, curvature, criterion).scales, True
     posterior = update(used, model, curvature, numbers)
     calibration = Calibration()
     if networks is not None:
-        usual = usual_spread(model, posterior, final, data, batch_size)
+        usual = usual_spread(model, posterior, made.likelihood, data, batch_size)
         calibration = replace(networks.calibration, usual=usual)
     elif space is None and not bounded:
-        calibration = calibrated(model, posterior, final, part, held, link, batch_size)
-    posterior = signed(posterior, model, history, classes)
-    return Fit(model, used, posterior, curvature, numbers, history, final, space, calibration, networks)
+        calibration = calibrated(model, posterior, made.likelihood, made.part, made.held, link, batch_size)
+    posterior = signed(posterior, model, made.history, classes)
+    return Fit(model, used, posterior, curvature, numbers, made.history, made.likelihood, space, calibration, networks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """What training made. The weights are in the network itself."""
+
+    prior: Gaussian
+    likelihood: Likelihood
+    """With the noise that was learned."""
+    part: Data
+    """The examples that were learned from."""
+    held: Data | None = None
+    space: FunctionSpace | None = None
+    networks: Networks | None = None
+    history: History | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Training without the exact posterior around a learned prior's mean: the first way that suits network, data and options."""
+
+    task: HandedDown
+    few: Examples | None
+    no_prior: bool
+    criterion: Criterion
+    groups: Tensor | None
+    link: Link
+    options: Mapping[str, Any]
+    """Of `pt.train`, as the user gave them."""
+    generator: torch.Generator
+    progress: bool
+
+    def made(self) -> _Made:
+        return self._siblings() or self._networks() or self._one()
+
+    @property
+    def _free(self) -> bool:
+        """A network that is trained as the user says, or stopped by other data, has none beside it: they would be others."""
+        return self.criterion == "loo" and not self.options and not self.task.learned
+
+    def _siblings(self) -> _Made | None:
+        """A regression by a small network: siblings that leave a fifth out each choose strength, noise and width."""
+        task, likelihood = self.task, self.task.likelihood
+        if not isinstance(likelihood, GaussianNoise) or not self._free or not self.no_prior:
+            return None
+        if not suits(task.model, task.prior, SMALL):
+            return None
+        examples = task.up_to(MOST) if self.few is None else self.few
+        if examples is None:
+            return None
+        check_groups(self.groups, examples.count)
+        siblings = train_siblings(task.model, examples, likelihood, self.groups, self.progress)
+        if siblings is None:
+            return None
+        started = past_of(task.model)  # siblings begin at the network's own weights
+        task.model.load_state_dict(siblings.network, strict=False)
+        prior = isotropic(task.model, siblings.precision)
+        seen = prior.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=task.seen)
+        prior = replace(prior, card=replace(prior.card, provenance=seen))
+        sign(task.model, together([started, seen, task.seen]))
+        if self.few is None:
+            networks, noise = averaged_siblings(task.model, siblings, examples, likelihood)
+            return _Made(prior, noise, task.data, networks=networks)
+        space = around_siblings(task.model, prior, siblings, self.few, likelihood, self.link)
+        return _Made(prior, space.likelihood, task.data, space=space)
+
+    def _networks(self) -> _Made | None:
+        """Classes and a network that is new: six of it, on all examples and without each fifth."""
+        task = self.task
+        if isinstance(task.likelihood, GaussianNoise) or not self._free:
+            return None
+        examples = task.untouched()
+        if examples is None:
+            return None
+        check_groups(self.groups, examples.count)
+        recipe, seed = from_scratch(examples.count), int(torch.randint(2**31, (), generator=self.generator))
+        networks = trained_networks(
+            task.model, task.prior, examples, task.likelihood, recipe, self.groups, self.link, seed, self.progress
+        )
+        if networks is None:
+            return None
+        started, (_, weights) = past_of(task.model), networks.weights[0]
+        task.model.load_state_dict(write_blocks(find_blocks(task.model, named(weights)), weights), strict=False)
+        sign(task.model, together([started, task.prior.provenance, task.seen]))
+        return _Made(task.prior, task.likelihood, task.data, networks=networks)
+
+    def _one(self) -> _Made:
+        """One network, as the options say; of many examples a tenth stops it."""
+        task, few = self.task, self.few
+        options: dict[str, Any] = {"batch_size": task.batch_size, "progress": self.progress, "validation": None}
+        # Few examples are quick to train on, and what follows speaks of a mode: steps large enough to arrive at one.
+        options |= {"validation": 0.1} if few is None else {"lr": FEW_LR}
+        options |= self.options
+        data = Admitted(task.data)
+        history = train(task.model, data, task.prior, task.likelihood, generator=self.generator, **options)
+        likelihood = history.likelihood or task.likelihood
+        # The split that was trained with: what was held out stays out of the curvature.
+        part, held = split(task.data, options["validation"], torch.Generator().manual_seed(history.seed))
+        space = None
+        if few is not None and self.criterion not in ("catoni", "mcallester"):
+            learn_noise = isinstance(task.likelihood, GaussianNoise) and task.likelihood.precision is None
+            space = around_mode(task.model, task.prior, few, likelihood, self.groups, self.link, learn_noise)
+            likelihood = space.likelihood
+        return _Made(task.prior, likelihood, part, held, space, history=history)
 
 
 def adapt(

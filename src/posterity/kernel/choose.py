@@ -47,7 +47,7 @@ NEGLIGIBLE = 0.03
 SHARPER = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Temperatures of an average's probabilities. An average of forecasts that are right about themselves is too soft (Ranjan and
 Gneiting, 2010): it may be sharpened, and never softened again."""
-BELIEF = 0.5
+BELIEF = 0.25
 """The standard deviation of ln T of an average before any example."""
 HALVES = 20
 """What is believed of trained networks before any example: as much as so many examples that speak for neither side."""

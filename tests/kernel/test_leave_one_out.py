@@ -13,7 +13,6 @@ from posterity.errors import Inconsistent
 from posterity.kernel import (
     Calibration,
     Choice,
-    FunctionPosterior,
     Member,
     Networks,
     Strength,
@@ -23,11 +22,9 @@ from posterity.kernel import (
     choose_noise,
     downdate,
     folds_of,
-    sharpened,
     stacked,
-    tempered,
 )
-from posterity.kernel.choose import FLOORS, SHARPER, TAUS, TEMPERATURES
+from posterity.kernel.choose import FLOORS, TAUS, TEMPERATURES
 from posterity.kernel.noise import NOISES
 
 
@@ -180,60 +177,6 @@ def test_networks_are_weighed_by_the_mixture_they_make_with_the_posteriors():
     half = replace(choice, members=(member((1 - split.exp()).log()),))
     found = stacked(half, Networks(1.0, (), Calibration(0.0), 1.0, split))
     assert 0.4 < found.networks.weight < 0.6
-
-
-def forecasts(count):
-    """Two forecasters who know one cause each, and one who knows both; each is right about itself. Classes by chance."""
-    generator = torch.Generator().manual_seed(0)
-    signs = torch.randint(2, (2, count), generator=generator).double() * 2 - 1
-    both = (1.5 * signs.sum(0)).sigmoid()
-    one = (torch.tensor(3.0).sigmoid() + 0.5) / 2
-    knowing_one = torch.where(signs > 0, one, 1 - one)
-    labels = (torch.rand(count, generator=generator) < both).long()
-    return [torch.stack([1 - p, p], 1) for p in (*knowing_one, both)], labels
-
-
-def pooled(parts, labels):
-    of = replace(Problem("dense", 2, len(labels), pt.Categorical()).linearised, targets=labels)
-    posterior = FunctionPosterior(of, None, None)
-    log_probs = torch.zeros(len(labels))
-    members = [Member(1 / len(parts), posterior, Calibration(), 0.0, log_probs, p) for p in parts]
-    return Choice(tuple(members), 1, "loo")
-
-
-def test_an_average_of_forecasts_that_are_right_about_themselves_is_sharpened():
-    (first, second, both), labels = forecasts(2000)
-    found = sharpened(pooled([first, second], labels)).temperature
-    average = (first + second) / 2
-    scores = [float(tempered(average, pt.Categorical(), t)[range(2000), labels].log().sum()) for t in SHARPER]
-    best = SHARPER[max(range(len(SHARPER)), key=scores.__getitem__)]
-    assert best < 0.8
-    assert abs(found - best) < 0.08
-    # One who knows everything needs nothing, beside a copy or alone.
-    assert 0.9 < sharpened(pooled([both, both], labels)).temperature <= 1
-    assert sharpened(pooled([first], labels)).temperature == 1
-
-
-def test_a_handful_of_examples_leaves_an_average_almost_as_it_is_and_a_group_counts_as_one():
-    (first, second, _), labels = forecasts(400)
-    few = sharpened(pooled([first[:8], second[:8]], labels[:8])).temperature
-    one = sharpened(pooled([first, second], labels), torch.arange(400) // 50).temperature
-    many = sharpened(pooled([first, second], labels)).temperature
-    assert many < one < 0.9
-    assert many < few < 0.9
-
-
-def test_parts_without_probabilities_leave_the_average_alone():
-    even = torch.full((5,), -1.0)
-    assert sharpened(Choice((member(even, 0.5), member(even, 0.5)), 1, "loo")).temperature == 1
-
-
-def test_probabilities_at_a_temperature():
-    p = torch.tensor([[0.7, 0.2, 0.1]])
-    assert tempered(p, pt.Categorical(), 1.0) is p
-    torch.testing.assert_close(tempered(p, pt.Categorical(), 0.5), p.square() / p.square().sum())
-    torch.testing.assert_close(tempered(p, pt.Bernoulli(), 0.5), p**2 / (p**2 + (1 - p) ** 2))
-    torch.testing.assert_close(tempered(tempered(p, pt.Bernoulli(), 0.5), pt.Bernoulli(), 2.0), p)
 
 
 def test_folds_keep_groups_together_and_spread_classes():

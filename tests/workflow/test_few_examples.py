@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import posterity as pt
 from posterity.errors import TooLarge
-from posterity.kernel import PerOutput, Shared, sharpened
+from posterity.kernel import PerOutput, Shared
 
 NAMES = ["north", "east", "south"]
 
@@ -123,8 +123,7 @@ def test_adapting_leaves_the_network_at_the_priors_mean_and_learning_trains_it(s
     assert adapted.choice.networks is None
     # Without its networks the one that learned predicts as the one that adapted.
     members = [replace(m, weight=m.weight / (1 - learned.choice.networks.weight)) for m in learned.choice.members]
-    choice = sharpened(replace(learned.choice, networks=None, members=tuple(members)))
-    alone = replace(learned.function, choice=choice)
+    alone = replace(learned.function, choice=replace(learned.choice, networks=None, members=tuple(members)))
     x = task(1, 40)[0]
     torch.testing.assert_close(adapted.predict(x).probs, replace(learned, function=alone).predict(x).probs)
 
@@ -144,7 +143,7 @@ def test_learning_averages_posteriors_with_networks_that_left_examples_out(learn
         with torch.no_grad():
             total += share * (twin(new) / networks.calibration.temperature).softmax(1)
     nothing = replace(fit.choice, members=tuple(replace(m, weight=0.0) for m in fit.choice.members))
-    nothing = replace(nothing, networks=replace(networks, weight=1.0), temperature=1.0)
+    nothing = replace(nothing, networks=replace(networks, weight=1.0))
     only = replace(fit, function=replace(fit.function, choice=nothing)).predict(new)
     torch.testing.assert_close(only.probs, total, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(only.unknown, fit.predict(new).unknown)

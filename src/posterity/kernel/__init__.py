@@ -1,9 +1,9 @@
 """Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
 
-from posterity.kernel.choose import averaged, calibrate, choose, folds_of, sharpened, stacked
+from posterity.kernel.choose import averaged, calibrate, choose, folds_of, stacked
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
-from posterity.kernel.latent import Latent, Link, centred, link, normal_draws, spread, tempered
+from posterity.kernel.latent import Latent, Link, centred, link, normal_draws, spread
 from posterity.kernel.linearised import (
     Calibration,
     Choice,
@@ -55,8 +55,6 @@ __all__ = [
     "normal_draws",
     "outputs_at",
     "residual_noise",
-    "sharpened",
     "spread",
     "stacked",
-    "tempered",
 ]

@@ -19,7 +19,7 @@ from torch import Tensor
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, Inconsistent
 from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
-from posterity.kernel.latent import Link, tempered
+from posterity.kernel.latent import Link
 from posterity.kernel.linearised import (
     Calibration,
     Choice,
@@ -28,7 +28,6 @@ from posterity.kernel.linearised import (
     Linearised,
     Member,
     Networks,
-    log_of_targets,
 )
 from posterity.kernel.variational import Inference, Variational, infer
 
@@ -44,11 +43,6 @@ ALIKE = 0.02
 """Nats that predictions of left-out examples differ by, on average, between posteriors that count as one."""
 NEGLIGIBLE = 0.03
 """A member of less weight than this changes no prediction worth its price."""
-SHARPER = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Temperatures of an average's probabilities. An average of forecasts that are right about themselves is too soft (Ranjan and
-Gneiting, 2010): it may be sharpened, and never softened again."""
-BELIEF = 0.25
-"""The standard deviation of ln T of an average before any example."""
 HALVES = 20
 """What is believed of trained networks before any example: as much as so many examples that speak for neither side."""
 RESAMPLED = 500
@@ -122,7 +116,7 @@ def choose(
     if not isinstance(inference, Variational):  # whose refits would cost as much as all the rest
         members = averaged([search.refit(member) for member in members], groups)
     loose = search.loosened(members[0].posterior) if len(heads) == 1 else None
-    return sharpened(Choice(members, options, criterion, strengths, search.for_mode(), loose), groups)
+    return Choice(members, options, criterion, strengths, search.for_mode(), loose)
 
 
 class _Search:
@@ -217,12 +211,8 @@ class _Search:
 
     def _member(self, posterior: FunctionPosterior, left_out: LeftOut) -> Member:
         calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
-        if isinstance(self.of.likelihood, GaussianNoise):
-            log_probs = left_out.log_probs(self.of.likelihood, self.of.targets, calibration, self.link)
-            return Member(1.0, posterior, calibration, nll, log_probs)
-        probs = left_out.probs(self.of.likelihood, calibration, self.link)
-        log_probs = log_of_targets(probs, self.of.likelihood, self.of.targets)
-        return Member(1.0, posterior, calibration, nll, log_probs, probs)
+        log_probs = left_out.log_probs(self.of.likelihood, self.of.targets, calibration, self.link)
+        return Member(1.0, posterior, calibration, nll, log_probs)
 
     def for_mode(self) -> Strength | None:
         """Of all strengths looked at that leave the layers below the head free."""
@@ -312,45 +302,24 @@ def stacked(choice: Choice, networks: Networks, groups: Tensor | None = None) ->
     count = len(here) if groups is None else len(groups.unique())
     share = float((count * best + HALVES * 0.5) / (count + HALVES))
     members = tuple(replace(m, weight=m.weight * (1 - share)) for m in choice.members)
-    return sharpened(replace(choice, members=members, networks=replace(networks, weight=share)), groups)
-
-
-def sharpened(choice: Choice, groups: Tensor | None = None) -> Choice:
-    """The average at the temperature that what was left out speaks for: the mean of ln T over its posterior on the grid.
-
-    A handful of examples says little of it, and the best T alone would overfit them. A group counts as one example.
-    """
-    average, alone = choice.left_out, len(choice.members) == 1 and choice.networks is None
-    if average is None or alone:  # one part by itself is no average, and has a temperature of its own
-        return replace(choice, temperature=1.0)
-    of = choice.best.posterior.of
-    temperatures = torch.tensor(SHARPER, dtype=torch.float64, device=average.device)
-    at_each = [log_of_targets(tempered(average, of.likelihood, t), of.likelihood, of.targets) for t in SHARPER]
-    labels, sizes = _labelled(len(average), groups)
-    count = (1 / sizes)[labels].to(average)
-    score = torch.stack(at_each) @ count - 0.5 * (temperatures.log() / BELIEF).square()
-    return replace(choice, temperature=float((score.softmax(0) * temperatures.log()).sum().exp()))
+    return replace(choice, members=members, networks=replace(networks, weight=share))
 
 
 def _resampled(count: int, groups: Tensor | None) -> Float[Tensor, "draws n"]:
     """How often each example counts, over draws of the Bayesian bootstrap. A group is drawn, and counts, as one example."""
-    labels, sizes = _labelled(count, groups)
+    labels = torch.arange(count) if groups is None else torch.unique(groups.cpu(), return_inverse=True)[1]
+    sizes = labels.bincount()
     draw = torch.rand(RESAMPLED, len(sizes), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     shares = -draw.clamp_min(1e-300).log()
     shares = shares / shares.sum(1, keepdim=True) * len(sizes)
     return (shares / sizes)[:, labels]
 
 
-def _labelled(count: int, groups: Tensor | None) -> tuple[Int[Tensor, " n"], Int[Tensor, " groups"]]:
-    """Which group each example belongs to, from 0 on, and how many each has. Without groups each is one by itself."""
-    labels = torch.arange(count) if groups is None else torch.unique(groups.cpu(), return_inverse=True)[1]
-    return labels, labels.bincount()
-
-
 def folds_of(targets: Tensor, groups: Int[Tensor, " n"] | None = None, folds: int = FOLDS) -> Int[Tensor, " n"]:
     """Folds for refitting: whole groups, classes spread evenly, the same every time."""
-    labels, sizes = _labelled(len(targets), groups)
-    count = len(sizes)
+    n = len(targets)
+    labels = torch.arange(n) if groups is None else torch.unique(groups.cpu(), return_inverse=True)[1]
+    count = int(labels.max()) + 1
     first = torch.stack([(labels == g).nonzero()[0, 0] for g in range(count)]) if groups is not None else labels
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(0))
     if not targets.is_floating_point() and targets.ndim == 1:

@@ -290,18 +290,6 @@ def link(
     raise BadData(f"{likelihood} has no probabilities to average: a regression predicts numbers.")
 
 
-def tempered(
-    probs: Float[Tensor, "n outputs"], likelihood: Likelihood, temperature: float
-) -> Float[Tensor, "n outputs"]:
-    """The same probabilities, sharper at a temperature below 1 and softer above."""
-    if temperature == 1:
-        return probs
-    if isinstance(likelihood, Bernoulli):
-        return (probs.double().logit(1e-15) / temperature).sigmoid().to(probs.dtype)
-    tiny = torch.finfo(probs.dtype).tiny
-    return (probs.clamp_min(tiny).log() / temperature).softmax(-1)
-
-
 def centred(
     mean: Float[Tensor, "n classes"], covariance: Float[Tensor, "n classes classes"]
 ) -> tuple[Float[Tensor, "n classes"], Float[Tensor, "n classes classes"]]:

@@ -61,28 +61,18 @@ class LeftOut:
         self, likelihood: Likelihood, targets: Tensor, calibration: Calibration, kind: Link = "probit"
     ) -> Float[Tensor, " n"]:
         """ln p(target) of each left-out example."""
+        mean, covariance = self.mean, self.covariance
+        tau, t = calibration.tau, calibration.temperature
         if isinstance(likelihood, GaussianNoise):
-            mean = self.mean
-            variance = calibration.tau * self.covariance.diagonal(dim1=-2, dim2=-1) + 1 / likelihood.value
+            variance = tau * covariance.diagonal(dim1=-2, dim2=-1) + 1 / likelihood.value
             targets = targets.to(mean.dtype).view_as(mean)
             return -0.5 * ((targets - mean).square() / variance + (2 * torch.pi * variance).log()).sum(-1)
-        return log_of_targets(self.probs(likelihood, calibration, kind), likelihood, targets)
-
-    def probs(
-        self, likelihood: Likelihood, calibration: Calibration, kind: Link = "probit"
-    ) -> Float[Tensor, "n outputs"]:
-        """Probabilities of all classes for each left-out example."""
-        tau, t = calibration.tau, calibration.temperature
-        return link(self.mean / t, tau * self.covariance / t**2, likelihood, kind)
-
-
-def log_of_targets(probs: Float[Tensor, "n outputs"], likelihood: Likelihood, targets: Tensor) -> Float[Tensor, " n"]:
-    """ln of the probability that each example's target was given."""
-    tiny = torch.finfo(probs.dtype).tiny
-    if isinstance(likelihood, Categorical):
-        return probs.gather(-1, targets[:, None]).squeeze(-1).clamp_min(tiny).log()
-    yes = targets.to(probs.dtype).view_as(probs)
-    return (yes * probs.clamp_min(tiny).log() + (1 - yes) * (1 - probs).clamp_min(tiny).log()).sum(-1)
+        probs = link(mean / t, tau * covariance / t**2, likelihood, kind)
+        tiny = torch.finfo(probs.dtype).tiny
+        if isinstance(likelihood, Categorical):
+            return probs.gather(-1, targets[:, None]).squeeze(-1).clamp_min(tiny).log()
+        yes = targets.to(probs.dtype).view_as(probs)
+        return (yes * probs.clamp_min(tiny).log() + (1 - yes) * (1 - probs).clamp_min(tiny).log()).sum(-1)
 
 
 def leave_out(
@@ -247,8 +237,6 @@ class Member:
     """Mean NLL in nats of examples that were left out."""
     log_probs: Float[Tensor, " n"] | None = None
     """ln p of each training example when it was left out."""
-    probs: Float[Tensor, "n outputs"] | None = None
-    """Probabilities of all classes for each training example when it was left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,8 +249,6 @@ class Networks:
     calibration: Calibration
     nll: float
     log_probs: Float[Tensor, " n"]
-    probs: Float[Tensor, "n outputs"] | None = None
-    """As of a `Member`; files of older versions have none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,22 +268,11 @@ class Choice:
     where the prior's mean serves them well it may hold the prior so firmly that nothing ever seems strange."""
     networks: Networks | None = None
     """Trained networks beside the posteriors, whose weights add up to 1 with theirs."""
-    temperature: float = 1.0
-    """Of the average's probabilities, at most 1. Each part has its own as well, which is at least 1."""
 
     @property
     def best(self) -> Member:
         """The member of greatest weight."""
         return self.members[0]
-
-    @property
-    def left_out(self) -> Float[Tensor, "n outputs"] | None:
-        """The average's probabilities for each training example when it was left out, before any temperature of the average."""
-        parts = [(m.weight, m.probs) for m in self.members]
-        if self.networks is not None:
-            parts.append((self.networks.weight, self.networks.probs))
-        known = [weight * probs.double() for weight, probs in parts if probs is not None]
-        return torch.stack(known).sum(0) if len(known) == len(parts) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ def linearised(
     if outputs.ndim > 2 and isinstance(likelihood, Categorical):
         mean, covariance = _by_position(mean, covariance, outputs.shape[-1])
     moments = Moments(1.0, mean, covariance, calibration, usual=calibration.usual)
-    prediction = from_moments([moments], likelihood, kind, samples=samples, generator=generator)
+    prediction = from_moments([moments], likelihood, kind, samples, generator)
     draws = normal_draws(mean, calibration.tau * covariance, samples, generator) if keep else None
     return _shaped(prediction, outputs, draws).to(outputs.dtype)
 

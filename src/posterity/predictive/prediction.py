@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.errors import BadData
-from posterity.kernel import Link, Moments, link, normal_draws, spread, tempered
+from posterity.kernel import Link, Moments, link, normal_draws, spread
 
 FAR = 100.0
 """How many times the largest variance at known inputs is beyond all that is known."""
@@ -101,11 +101,10 @@ def from_moments(
     moments: Sequence[Moments],
     likelihood: Likelihood,
     kind: Link,
-    temperature: float = 1.0,
     samples: int = 100,
     generator: torch.Generator | None = None,
 ) -> Prediction:
-    """A prediction from normal outputs: of one posterior, or of several averaged by their weights, at a temperature.
+    """A prediction from normal outputs: of one posterior, or of several averaged by their weights.
 
     The share of uncertainty that more data would settle is measured over `samples` draws of the outputs.
     """
@@ -131,11 +130,8 @@ def from_moments(
         within = within + m.weight * entropy(single).mean(0)
         logits = logits + m.weight * m.mean
     total = entropy(probs)
-    # A closed form beside sampled draws can leave a hair below zero. The average's temperature leaves the shares as they are.
-    share = torch.where(total > within, 1 - within / total, 0.0)
-    probs = tempered(probs, likelihood, temperature)
-    total = entropy(probs)
-    epistemic, aleatoric = share * total, (1 - share) * total
+    # A closed form beside sampled draws can leave a hair below zero.
+    epistemic, aleatoric = (total - within).clamp_min(0), torch.minimum(within, total)
     return Prediction(probs, epistemic, aleatoric, likelihood, logits, unknown=entropy(unknown) + beyond)
 
 

@@ -79,10 +79,9 @@ class Fit:
             inputs = input_batches(x, batch_size, like.device)
             with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
                 moments = self._moments(inputs)
-                kind: tuple[Likelihood, Link, float] = (self.likelihood, "probit", 1.0)
+                kind: tuple[Likelihood, Link] = (self.likelihood, "probit")
                 if self.function is not None:
-                    space = self.function
-                    kind = (space.likelihood, space.link, space.choice.temperature)
+                    kind = (self.function.likelihood, self.function.link)
                 return from_moments(moments, *kind, generator=generator).to(like.dtype)
         given: dict[str, Any] = {"batch_size": batch_size, "generator": generator} | options
         if method != "sampled":

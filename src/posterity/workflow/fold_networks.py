@@ -112,8 +112,7 @@ def trained_networks(
     # Networks that are averaged, and one that has seen all examples, are softer than any that was scored.
     count = len(targets) if groups is None else len(groups.unique())
     shrunk = calibration.temperature ** (recipe.softened * count / (count + HALVES))
-    used = Calibration(0.0, shrunk)
-    return Networks(1.0, tuple(networks), used, nll, log_probs, left_out.probs(likelihood, used, link))
+    return Networks(1.0, tuple(networks), Calibration(0.0, shrunk), nll, log_probs)
 
 
 def _train(

@@ -80,8 +80,6 @@ def save_parts(folder: Path, fit: Fit, given: Gaussian | None, pair: tuple[Tenso
         }
         numbers = [networks.calibration.tau, networks.calibration.temperature, networks.nll]
         arrays["log_probs"] = networks.log_probs
-        if networks.probs is not None:
-            arrays["probs"] = networks.probs
         arrays["numbers"] = torch.tensor(numbers, dtype=torch.float64)
         arrays["shares"] = torch.tensor([share for share, _ in networks.weights], dtype=torch.float64)
         save_arrays(arrays, folder / "networks.safetensors")
@@ -143,7 +141,7 @@ def _networks(folder: Path) -> Networks | None:
     for i, share in enumerate(arrays["shares"].tolist()):
         blocks = {name.split("/", 1)[1]: value for name, value in arrays.items() if name.startswith(f"{i}/")}
         weights.append((share, blocks))
-    return Networks(1.0, tuple(weights), Calibration(tau, temperature), nll, arrays["log_probs"], arrays.get("probs"))
+    return Networks(1.0, tuple(weights), Calibration(tau, temperature), nll, arrays["log_probs"])
 
 
 def _siblings(

@@ -95,8 +95,7 @@ def _in_function_space(source: Source, shots: Shots, share: float) -> Answer:
 @torch.no_grad()
 def _predicted(space: FunctionSpace, model: nn.Module, x: Tensor) -> Prediction:
     moments = space.moments(model, input_batches(x, NEW, x.device))
-    dice = torch.Generator().manual_seed(0)
-    return from_moments(moments, space.likelihood, space.link, space.choice.temperature, generator=dice)
+    return from_moments(moments, space.likelihood, space.link, generator=torch.Generator().manual_seed(0))
 
 
 def _edge(best: FunctionPosterior, share: float) -> bool:

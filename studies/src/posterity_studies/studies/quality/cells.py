@@ -57,7 +57,7 @@ def _watch(arguments: Arguments) -> Values:
     """One wearer, whom the source has never seen, and one exercise that nobody has."""
     meeting = meet(arguments["wearer"], arguments["unknown"])
     seed = 100 * arguments["wearer"] + arguments["unknown"]
-    data = flat(meeting.source(stride=25).pair)
+    data = _flat(meeting.source(stride=25).pair)
     starts = [
         kept_network(
             f"watch-{meeting.wearer}-{meeting.unknown}",
@@ -68,11 +68,11 @@ def _watch(arguments: Arguments) -> Values:
         )
         for m in range(_needed(arguments))
     ]
-    prior = handed_down(starts[0], flat(meeting.source().pair), meeting.classes, seed)
-    test, strange = flat(meeting.test().pair), flat(meeting.strange().pair)[0]
+    prior = handed_down(starts[0], _flat(meeting.source().pair), meeting.classes, seed)
+    test, strange = _flat(meeting.test().pair), _flat(meeting.strange().pair)[0]
     values: dict[str, Any] = {}
     for windows in arguments["sizes"]:
-        task = flat(meeting.shown(2.0 * windows).pair)
+        task = _flat(meeting.shown(2.0 * windows).pair)
         problem = Problem(
             starts, task, test, strange, WATCH_TUNING, seed, prior, meeting.classes, all_layers=arguments["all layers"]
         )
@@ -85,7 +85,7 @@ def _transfer(arguments: Arguments) -> Values:
     source, target, seed = arguments["source"], arguments["target"], arguments["seed"]
     # Seed s starts from source network s; the ensemble has all five, that one first.
     order = [(seed + m) % MEMBERS for m in range(MEMBERS)]
-    images, names = source_images(source, arguments["examples"]), [f"{source} {c}" for c in range(10)]
+    images, names = _source_images(source, arguments["examples"]), [f"{source} {c}" for c in range(10)]
     networks = [
         kept_network(
             f"{source}-{arguments['examples']}",
@@ -98,7 +98,7 @@ def _transfer(arguments: Arguments) -> Values:
     ]
     same = (source, target) in SAME_CLASSES
     prior = handed_down(networks[0], images, tuple(names), seed)
-    starts = networks if same else [new_head(network, 10 * seed + m) for m, network in enumerate(networks)]
+    starts = networks if same else [_new_head(network, 10 * seed + m) for m, network in enumerate(networks)]
     classes = tuple(names) if same else tuple(f"{target} {c}" for c in range(10))
     values: dict[str, Any] = {}
     for shots in arguments["sizes"]:
@@ -141,7 +141,7 @@ def watch_network(classes: int, seed: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def flat(data: Pair) -> Pair:
+def _flat(data: Pair) -> Pair:
     """Signals as images one pixel high."""
     return data[0][:, :, None], data[1]
 
@@ -172,13 +172,13 @@ def _needed(arguments: Arguments) -> int:
     return 1 if arguments["who"] == "ours" else MEMBERS
 
 
-def source_images(source: str, examples: int) -> Pair:
+def _source_images(source: str, examples: int) -> Pair:
     x, y = data_set(source).train
     kept = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:examples]
     return x[kept], y[kept]
 
 
-def new_head(model: nn.Sequential, seed: int) -> nn.Sequential:
+def _new_head(model: nn.Sequential, seed: int) -> nn.Sequential:
     twin = copy.deepcopy(model)
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from posterity.gaussian import Gaussian
-from posterity.kernel import sharpened
 from posterity.predictive import ood_auroc
 from posterity.workflow import Fit, adapt, learn
 from posterity_studies.shared.answers import Answer, entropy
@@ -128,8 +127,7 @@ def _without_networks(fit: Fit) -> Fit:
         return fit
     rest = 1 - choice.networks.weight
     members = tuple(replace(m, weight=m.weight / rest) for m in choice.members)
-    alone = sharpened(replace(choice, members=members, networks=None))
-    return replace(fit, function=replace(fit.function, choice=alone))
+    return replace(fit, function=replace(fit.function, choice=replace(choice, members=members, networks=None)))
 
 
 def _predicted(fit: Fit, problem: Problem) -> Answer:

@@ -11,7 +11,7 @@ from posterity_studies.studies.few_shot.cells import cell
 from posterity_studies.studies.few_shot.reading import verdict
 from posterity_studies.studies.few_shot.showing import draw, tables
 
-WHO = ({"who": "ours", "edition": 3}, {"who": "rivals", "edition": 1})
+WHO = ({"who": "ours", "edition": 4}, {"who": "rivals", "edition": 1})
 """Raise an edition when the library, or a rival's code, predicts otherwise: only those cells are computed anew."""
 TEN = 10
 """Classes that a seed draws of every set where a processor has to do; None is all of them."""

@@ -29,6 +29,15 @@ from posterity_studies.shared.many_classes import HIGH, LOW
 from posterity_studies.shared.rivals.training import nll
 from posterity_studies.shared.shots import Shots
 from posterity_studies.shared.softmax_regression import Span, descend, fit
+from posterity_studies.studies.last_stage.published import (
+    GAMMA,
+    OBJECTIVES,
+    TAUS,
+    Objective,
+    Tempered,
+    posterior_mode,
+    tempered,
+)
 
 NAMES = {
     "learned": "ours: last stage and head, learned prior",
@@ -38,6 +47,7 @@ NAMES = {
     "plain": "plain fine-tuning of the last stage",
     "l2-sp": "L2-SP: the mode under an isotropic prior",
     "map": "the mode under the learned prior",
+    "paper": "the paper's recipe, reduced",
 }
 LEARNED = 1e-3
 """The share of ImageNet's curvature, which counts 1.28 million pictures and has eigenvalues up to ten millions, beside a floor
@@ -58,9 +68,10 @@ Way = Callable[[], tuple[Answer, float]]
 
 
 def every_method(source: Source, shots: Shots, who: str, steps: int) -> dict[str, Any]:
-    """Measures of "ours", who have all labels, or of "rivals", who choose by half of them."""
+    """Measures of "ours", who have all labels, or of "rivals" or the "paper", who choose by half of them."""
     values: dict[str, Any] = {}
-    for name, way in _ours(source, shots) if who == "ours" else _Rivals(source, shots, steps).ways():
+    ways = _ours(source, shots) if who == "ours" else _Rivals(source, shots, steps).ways(who)
+    for name, way in ways:
         begin = time.process_time()
         answer, owed = way()
         values[name] = answer.values(shots.test[1], time.process_time() - begin + owed)
@@ -130,7 +141,10 @@ class _Rivals:
         self.start, self.decay = self._probe()
         self.spent = time.process_time() - begin
 
-    def ways(self) -> Iterator[tuple[str, Way]]:
+    def ways(self, who: str) -> Iterator[tuple[str, Way]]:
+        if who == "paper":
+            yield "paper", lambda: (self._published(), self.spent)
+            return
         yield "probe", lambda: (self._answer(self.start, {"precision": self.decay, "edge": False}), self.spent)
         yield "plain", lambda: (self._chosen(RATES, RATES.index(1e-4), self._plain), self.spent)
         yield "l2-sp", lambda: (self._chosen(PULLS, PULLS.index(1.0), self._held_by(0.0)), self.spent)
@@ -162,18 +176,38 @@ class _Rivals:
         made: dict[int, tuple[float, int, nn.Module]] = {}
 
         def loss(k: int) -> float:
-            every = max(1, self.steps // CHECKS)
-            best: tuple[float, int, nn.Module] = (self._held(self.start), 0, self.start)
-            for step, model in enumerate(train(options[k]), 1):
-                if step % every == 0 and (found := self._held(model)) < best[0]:
-                    best = (found, step, copy.deepcopy(model))
-            made[k] = best
-            return best[0]
+            made[k] = self._stopped(train(options[k]))
+            return made[k][0]
 
         k = descend(loss, first, 0, len(options) - 1)
         _, steps, model = made[k]
         edge = steps > 0 and k in (0, len(options) - 1)
         return self._answer(model, {"option": float(f"{options[k]:.4g}"), "steps": steps, "edge": edge})
+
+    def _stopped(self, training: Iterator[nn.Module]) -> tuple[float, int, nn.Module]:
+        """The least validation NLL of a training, after how many steps, and the network there: the start is one of them."""
+        every = max(1, self.steps // CHECKS)
+        best: tuple[float, int, nn.Module] = (self._held(self.start), 0, self.start)
+        for step, model in enumerate(training, 1):
+            if step % every == 0 and (found := self._held(model)) < best[0]:
+                best = (found, step, copy.deepcopy(model))
+        return best
+
+    def _published(self) -> Answer:
+        """The paper's recipe: validation chooses the scales' way and the temperature."""
+        body = self.source.prior.without(HEAD).adjusted(1.0, GAMMA)
+        like = {name: p.detach() for name, p in self.start.fc.named_parameters()}
+        head = torch.zeros(len(like["bias"]), like["weight"].shape[1] + 1)
+        mean, precision = dict(body.mean) | {HEAD: head}, dict(body.precision)
+        prior = pt.Gaussian(mean, precision | {HEAD: scaled_identity(self.decay, (len(head), head.shape[1]))})
+        found: list[tuple[Tempered, int]] = []
+        for scales, objective in OBJECTIVES.items():
+            _, steps, model = self._stopped(self._trained(LR, body, objective()))
+            found.append((tempered(model, prior, scales, self.shots.train, self.shots.held), steps))
+        best, steps = min(found, key=lambda pair: pair[0].held)
+        extra = {"scales": best.scales, "beta": float(f"{best.beta:.4g}"), "tau": best.tau, "steps": steps}
+        inside, outside = (best.predict(x) for x in (self.shots.test[0], self.shots.unknown))
+        return Answer.by_entropy(inside, outside, extra | {"edge": best.tau in (TAUS[0], TAUS[-1])})
 
     def _plain(self, lr: float) -> Iterator[nn.Module]:
         return self._trained(lr, None)
@@ -190,7 +224,9 @@ class _Rivals:
 
         return train
 
-    def _trained(self, lr: float, prior: pt.Gaussian | None) -> Iterator[nn.Module]:
+    def _trained(
+        self, lr: float, prior: pt.Gaussian | None, objective: Objective = posterior_mode
+    ) -> Iterator[nn.Module]:
         """The network after every step of Adam on all training pictures, its rate falling to zero."""
         model, (x, y) = copy.deepcopy(self.start), self.shots.train
         penalty = None if prior is None else pt.PriorPenalty(prior, model, None)
@@ -199,9 +235,11 @@ class _Rivals:
         for _ in range(self.steps):
             optimiser.zero_grad()
             head = self.decay / 2 * (model.fc.weight.square().sum() + model.fc.bias.square().sum())
-            (F.cross_entropy(model(x), y) + head / len(y)).backward()
-            if penalty is not None:
-                penalty.pull(penalty.forces()[0], 1 / len(y))
+            forces, half = ({}, 0.0) if penalty is None else penalty.forces()
+            quadratic = torch.tensor(half, requires_grad=True)
+            (objective(F.cross_entropy(model(x), y), quadratic, len(y)) + head / len(y)).backward()
+            if penalty is not None and quadratic.grad is not None:
+                penalty.pull(forces, float(quadratic.grad))
             optimiser.step()
             falling.step()
             yield model

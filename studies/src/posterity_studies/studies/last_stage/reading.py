@@ -58,15 +58,35 @@ def verdict(records: Sequence[Record]) -> Verdict:
     below, above = sum(gap.high < 0 for gap in gaps.values()), sum(gap.low > 0 for gap in gaps.values())
     overall = average(found, "learned", "isotropic", "nll")
     said = "; ".join(f"{SETS.get(name, name)} {shown(*gap, 3, True)}" for name, gap in gaps.items())
-    rivals = {"head": "the exact head alone", "plain": "plain fine-tuning", "l2-sp": "L2-SP"}
+    rivals = {
+        "head": "the exact head alone",
+        "probe": "the probe",
+        "plain": "plain fine-tuning",
+        "l2-sp": "L2-SP",
+        "map": "the mode under the learned prior",
+        "paper": "the paper's recipe, reduced",
+    }
     leads = {text: average(found, "learned", base, "nll") for base, text in rivals.items()}
     others = ", ".join(f"{shown(*gap, 3, True)} to {text}" for text, gap in leads.items() if gap.mean == gap.mean)
     why = ("" if gaps else "Too few draws to decide anything. ") + (
         "NLL with the learned prior minus that with the isotropic one of the same family, paired by seed: "
         f"{said or f'no set has {ENOUGH} seeds'}; over all {sum(seeds.values())} draws {shown(*overall, 3, True)}. "
         f"Beyond the interval below it on {below} of {len(gaps)} sets, above on {above}. "
-        f"On average {others or 'no other method yet'}."
+        f"On average {others or 'no other method yet'}. Choices at the edge of a grid: {_edges(found)}."
     )
     if gaps and 2 * below > len(gaps) and not above:
         return Verdict(Outcome.reproduced, why)
     return Verdict(Outcome.partly if overall.high < 0 else Outcome.not_reproduced, why)
+
+
+def _edges(found: Found) -> str:
+    """How many choices are at the edge of a grid, and whose."""
+    at = {method: 0 for methods in found.values() for method in methods}
+    total = 0
+    for methods in found.values():
+        for method, seeds in methods.items():
+            flags = [bool(values["edge"]) for values in seeds.values() if "edge" in values]
+            at[method] += sum(flags)
+            total += len(flags)
+    named = ", ".join(f"{method} {count}" for method, count in at.items() if count)
+    return f"{sum(at.values())} of {total}" + (f" ({named})" if named else "")

@@ -26,6 +26,7 @@ BASES = {
     "plain": "fine-tuned",
     "l2-sp": "L2-SP",
     "map": "mode, learned",
+    "paper": "paper's recipe",
 }
 COLOURS = {
     "learned": "#0072b2",
@@ -35,6 +36,7 @@ COLOURS = {
     "plain": "#e69f00",
     "l2-sp": "#d55e00",
     "map": "#cc79a7",
+    "paper": "#000000",
 }
 
 

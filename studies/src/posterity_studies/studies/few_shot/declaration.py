@@ -90,7 +90,8 @@ STUDY = Study(
         "loaders, and no data here. The learned prior against an isotropic one over the last stage is the study `last-stage`.",
         "The lead in NLL comes from labels that need not be held out: with the training half alone ours is no better than the "
         "probe that chose by the other half. A probe cross-validated on all labels has the same NLL as ours, and a lower AUROC "
-        "of unknown inputs; both take about a CPU second. Leads in ECE are at the edge of their intervals.",
+        "of unknown inputs; both take about two CPU seconds. Leads in ECE are about one hundredth, little more than their "
+        "intervals.",
         "A wider range of strengths alone was no remedy for choices at its edge: where all left-out examples are told "
         "apart, a weaker prior looks better without end. With eight powers of ten to either side (25 cells, edition 2 in "
         "the results file) two choices of ours ran on to a precision of 1e-6, with an NLL of 0.61 on UC Merced where it "
@@ -99,8 +100,8 @@ STUDY = Study(
         "The probe and the ensemble keep a range that ends at a precision of 0.001, and some of their choices are there: "
         "with a wider one the probe in five folds ran on too (edition 2: NLL 0.68 instead of 0.53 on UC Merced, seed 2), "
         "so the narrower is kinder to them. laplace-torch at a precision of 1e8 is the probe itself.",
-        "Of the cpu preset 5 shots are computed, and 7 shots on the sets that the tables show; the rest is left to whoever runs "
-        "it. Averages are over the settings there are. The minutes above are those of a clock on a busy machine: a cell takes "
-        "four to eight CPU seconds, the features of 9,800 pictures about four CPU minutes.",
+        "All of the cpu preset is computed. Scores of unknown inputs grow without end far away since edition 4; none of these "
+        "settings has pictures that far, and every figure of edition 3 came out again. The minutes above are those of a clock "
+        "on a busy machine: a cell takes four to eight CPU seconds, the features of 9,800 pictures about four CPU minutes.",
     ),
 )

@@ -11,7 +11,7 @@ from posterity_studies.studies.last_stage.cells import cell
 from posterity_studies.studies.last_stage.reading import verdict
 from posterity_studies.studies.last_stage.showing import draw, tables
 
-WHO = ({"who": "ours", "edition": 2}, {"who": "rivals", "edition": 1}, {"who": "paper", "edition": 1})
+WHO = ({"who": "ours", "edition": 1}, {"who": "rivals", "edition": 1}, {"who": "paper", "edition": 1})
 """Raise an edition when the library, or a rival's code, predicts otherwise: only those cells are computed anew."""
 THREE = ("dtd", "ucmerced", "oxford_pets")
 STEPS = 15

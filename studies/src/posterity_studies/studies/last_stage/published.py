@@ -20,8 +20,7 @@ from posterity.curvature import Curvature, estimate
 from posterity.kernel import BlockFrame
 from posterity.pacbayes import Catoni, Landscape, McAllester, one_number
 from posterity_studies.shared.paper import DELTA
-from posterity_studies.shared.rivals.training import nll
-from posterity_studies.shared.shots import Pair
+from posterity_studies.shared.rivals.training import Pair, nll
 from posterity_studies.shared.tempering import tempered_probabilities
 
 GAMMA = 1e-8

@@ -121,7 +121,8 @@ STUDY = Study(
         "settled on training images of Fashion-MNIST, MNIST and NotMNIST, tested on other training images, and on four tables of "
         "scikit-learn; the cells here were then computed once. They cost more than an ensemble of five.",
         "SWAG was left out: the library that has it on PyPI (torch-uncertainty) brings a training framework and torchvision "
-        "with it; IVON stands for variational rivals.",
+        "with it; IVON stands for variational rivals. It took part where it was installed: two wearers with the first unknown "
+        "exercise, and one seed of each transfer.",
         "Regression: one hidden layer of 50 units, 20 splits. Rivals take 1,000 steps; weight decay, dropout rate and the "
         "mode's noise come from a held-out fifth, laplace-torch's noise and prior from the marginal likelihood.",
     ),

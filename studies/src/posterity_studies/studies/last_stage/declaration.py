@@ -11,7 +11,7 @@ from posterity_studies.studies.last_stage.cells import cell
 from posterity_studies.studies.last_stage.reading import verdict
 from posterity_studies.studies.last_stage.showing import draw, tables
 
-WHO = ({"who": "ours", "edition": 1}, {"who": "rivals", "edition": 1}, {"who": "paper", "edition": 1})
+WHO = ({"who": "ours", "edition": 2}, {"who": "rivals", "edition": 1}, {"who": "paper", "edition": 1})
 """Raise an edition when the library, or a rival's code, predicts otherwise: only those cells are computed anew."""
 THREE = ("dtd", "ucmerced", "oxford_pets")
 STEPS = 15
@@ -62,9 +62,15 @@ STUDY = Study(
         f"take {STEPS} steps of Adam on all training pictures; validation chooses among five moments, and the learning rate "
         "(plain) or the strength of the prior (L2-SP and the mode under the learned prior), from neighbour to neighbour.",
         'The paper finds that its learned prior "often outperforms" an isotropic one up to 25 shots, not on Colorectal Histology '
-        "and Pets. Its own recipe (draws of a Laplace approximation around the mode, temperature by validation) is not run here.",
-        "Nothing is proved yet: of the cpu preset only the first draws of ours are computed, and no rival. A cell of ours takes "
-        "about two CPU minutes, after one minute of eigenvectors once. `posterity study run last-stage` goes on.",
+        "and Pets. Here 5 shots on three sets show no difference either way. The paper trains to a mode and draws around it; "
+        "ours is linear around ImageNet's weights, with all strengths chosen for each of the two priors.",
+        "The paper's own recipe is the row `paper`, with less: the modes of the posterior and of both bounds (frequentist "
+        f"projection) after {STEPS} steps, KFAC in the prior's eigenvectors, scales from none, McAllester's and Catoni's bound, "
+        "one γ (1e-8) of three, 20 draws of 100, temperatures in steps of a hundred; validation chooses scales and temperature. "
+        "It stands in the tables where it has been run.",
+        "Edition 1 of ours (three cells in the results file) had three of six choices at the edge of a grid. Since then the "
+        "library widens grids that move and holds the belief about strengths that exact heads have, with the same width of two "
+        "powers of ten. The test figures of edition 1 were known by then; none with the belief was, before it was settled.",
         "The share and the steps were settled by one draw of Pets and one of UC Merced (seed 7, which is not in the study) "
         "with a prior of 300 pictures at 96 px.",
     ),

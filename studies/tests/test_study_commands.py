@@ -62,6 +62,19 @@ def test_quiet_run_says_nothing(tmp_path, monkeypatch):
     assert (result.exit_code, result.output) == (0, "")
 
 
+def test_only_some_cells_can_be_run_and_the_rest_later(tmp_path, monkeypatch):
+    monkeypatch.setitem(STUDIES, "toy", toy())
+    key = next(iter(toy().grid[Preset.cpu][0]))
+    value = toy().grid[Preset.cpu][0][key]
+    alike = [cell for cell in toy().grid[Preset.cpu] if cell[key] == value]
+    result = call("study", "run", "toy", "--results", tmp_path, "--only", f"{key}={value}")
+    assert result.exit_code == 0, result.output
+    assert len(ledger(toy(), tmp_path).of(toy().cells(Preset.cpu))) == len(alike) < len(toy().grid[Preset.cpu])
+    result = call("study", "run", "toy", "--results", tmp_path, "--only", f"{key}=nothing")
+    assert result.exit_code == 2
+    assert "there are" in result.output
+
+
 def test_interrupted_run_ends_cleanly_and_says_what_is_kept(tmp_path, monkeypatch):
     monkeypatch.setitem(STUDIES, "toy", toy(interrupted))
     result = call("study", "run", "toy", "--results", tmp_path)

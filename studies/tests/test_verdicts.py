@@ -9,6 +9,7 @@ from posterity_studies import STUDIES, Outcome, Record, find
 from posterity_studies.shared.priors import PRIORS
 from posterity_studies.studies.calibration.methods import METHODS
 from posterity_studies.studies.certificates.reading import ROWS
+from posterity_studies.studies.continual_large.reading import RIVALS
 from posterity_studies.studies.kronecker import paper
 from posterity_studies.studies.quality.reading import SINGLE
 
@@ -94,6 +95,16 @@ def few_shot(lead: float, ece: float = 0.05, auroc: float = 0.95, seeds: Sequenc
         for who, methods in {"ours": ours | {"cross": rivals["probe"]}, "rivals": rivals}.items():
             arguments = {"kind": "heads", "set": name, "size": 96, "shots": 5, "seed": seed, "who": who}
             made.append(record("few-shot", arguments, {"methods": methods}))
+    return made
+
+
+def continual_large(leads: Mapping[str, float], seeds: Sequence[int] = SEEDS[1:4], changed: int = 0) -> list[Record]:
+    """By how many points the learned prior is ahead, rival by rival."""
+    made = []
+    for (name, lead), seed in product({"learned": 0.0, **leads}.items(), seeds):
+        accuracy = [0.9 - lead / 100 + NOISE[seed] * (name != "learned")] * 6
+        values = {"accuracy": accuracy, "nll": [0.5] * 6, "tested": [10] * 6, "changed": changed * (name == "learned")}
+        made.append(record("continual-large", {"stream": "sets", "method": name, "seed": seed}, values))
     return made
 
 
@@ -223,6 +234,12 @@ CASES: list[Case] = [
     (kfoc_quality, ([0.4, 0.4, 0.4, 0.4],), Outcome.reproduced),
     (kfoc_quality, ([0.4, 0.4, 0.4, 0.6],), Outcome.partly),
     (kfoc_quality, ([0.4, 0.6, 0.6, 0.6],), Outcome.not_reproduced),
+    (continual_large, (dict.fromkeys(RIVALS, 2.0),), Outcome.reproduced),
+    (continual_large, (dict.fromkeys(RIVALS, 2.0), SEEDS[1:4], 1), Outcome.not_reproduced),
+    (continual_large, (dict.fromkeys(RIVALS, 2.0), SEEDS[:2]), Outcome.not_reproduced),
+    (continual_large, (dict.fromkeys(RIVALS, 2.0) | {"dropout": 0.0},), Outcome.partly),
+    (continual_large, ({"mean": 2.0},), Outcome.partly),
+    (continual_large, (dict.fromkeys(RIVALS, 2.0) | {"mean": 0.0},), Outcome.not_reproduced),
     (last_stage, ({"dtd": 0.1, "ucmerced": 0.1, "oxford_pets": 0.0},), Outcome.reproduced),
     (last_stage, ({"dtd": 0.1, "ucmerced": 0.1, "oxford_pets": 0.1, "cub200": -0.01},), Outcome.partly),
     (last_stage, ({"dtd": 0.1, "ucmerced": 0.1}, SEEDS[:2]), Outcome.partly),

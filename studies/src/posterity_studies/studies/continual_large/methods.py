@@ -1,0 +1,85 @@
+"""The learners of the paper's table, all with columns that start at the source's weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from posterity.algebra import scaled_identity
+from posterity.gaussian import Gaussian
+from posterity.laplace import Scales
+from posterity.progressive import BPNN, PNN
+from posterity_studies.shared.columns import Origin
+
+NAMES = {
+    "learned": "BPNN, learned prior",
+    "mean": "BPNN, isotropic at ImageNet's weights",
+    "pnn 1e-05": "PNN, weight decay 1e-5",
+    "zero": "BPNN, isotropic at zero",
+    "pnn 0.001": "PNN, weight decay 1e-3",
+    "dropout": "PNN, MC dropout",
+}
+
+STRENGTHS: dict[str, list[tuple[float, float]]] = {
+    "learned": [(0.1, 100.0), (0.01, 10.0)],
+    "mean": [(0.0, 100.0), (0.0, 10.0)],
+    "zero": [(0.0, 0.01), (0.0, 0.1)],
+}
+"""(a, γ): the prior's precision is a · (curvature on ImageNet) + γ · identity. Validation chooses among several."""
+
+TEMPERATURES = (1.0, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
+RATE = 0.01
+"""Of MC dropout, in front of the head: the paper's."""
+LEARNING_RATES = {"learned": 1e-3, "mean": 1e-3, "zero": 1e-4, "pnn": 1e-4, "dropout": 1e-4}
+"""Of Adam. Under a prior steps are shorter by its deviation wherever that is below one: only heads then move by this much."""
+MEMORY = 4 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A learner, and the priors that each of its columns may choose among."""
+
+    learner: BPNN | PNN
+    priors: Sequence[Gaussian] = ()
+
+
+def method(name: str, origin: Origin, training: dict[str, Any], seed: int, *, draws: int, strengths: int) -> Method:
+    """A learner by its name."""
+    kind, _, decay = name.partition(" ")
+    bayes = kind in STRENGTHS
+    training = {"lr": LEARNING_RATES[kind], "validation": None} | training
+    options: dict[str, Any] = {"training": training, "seed": seed, "memory_limit": MEMORY}
+    laterals, head = origin.laterals, origin.head
+    if bayes:
+        priors = [prior(kind, origin.prior, *strength) for strength in STRENGTHS[kind][:strengths]]
+        # The posterior of every column is kept in ImageNet's eigenvectors, whatever its prior: nothing is decomposed again.
+        learner = BPNN(
+            origin.model, priors[0], laterals, head, scales=Scales(), temperatures=TEMPERATURES, samples=draws,
+            frames=origin.prior, **options,
+        )  # fmt: skip
+        return Method(learner, priors)
+    if kind == "pnn":
+        return Method(PNN(origin.model, laterals, head, weight_decay=float(decay), **options))
+    if kind == "dropout":
+        return Method(PNN(with_dropout(origin.model), laterals, head, dropout_draws=draws, **options))
+    raise ValueError(f"there is no method {name!r}")
+
+
+def prior(kind: str, learned: Gaussian, share: float, floor: float) -> Gaussian:
+    """One of the paper's three priors over all layers but the head."""
+    if kind == "learned":
+        return learned.adjusted(share, floor)
+    mean = {n: torch.zeros_like(m) if kind == "zero" else m for n, m in learned.mean.items()}
+    return Gaussian(mean, {n: scaled_identity(floor, matrix.shape) for n, matrix in learned.precision.items()})
+
+
+def with_dropout(model: nn.Module) -> nn.Module:
+    """The same weights, with dropout in front of the head."""
+    dropping = copy.deepcopy(model)
+    dropping.set_submodule("avgpool", nn.Sequential(dropping.get_submodule("avgpool"), nn.Dropout(RATE)))
+    return dropping

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 import posterity as pt
+from posterity.algebra import Floored
 from posterity.kernel.choose import _distinct
-from posterity.kernel.kernels import gather
-from posterity.workflow.handed_down import around_prior
+from posterity.kernel.kernels import FLOORS, gather
+from posterity.workflow.handed_down import RATIOS, around_prior
 
 QUICK = {"epochs": 3}
 FEW_DRAWS = pt.Variational(draws=12, steps=4)
@@ -50,6 +51,20 @@ def test_every_criterion_gives_a_fit_that_predicts(prior: pt.Gaussian, scales: s
     assert (fit.function is None) == (scales in ("catoni", "mcallester"))
     if fit.choice is not None and scales != "bayes":
         assert fit.choice.criterion == scales
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_evidence_may_leave_all_layers_but_a_new_head_as_they_are(prior: pt.Gaussian, seed: int) -> None:
+    fit = pt.adapt(network(), prior, points(seed, 3), head="new", scales="evidence", progress=False)
+    assert fit.choice is not None
+    strength = fit.choice.best.posterior.strength
+    assert strength is not None
+    assert strength.floor == float("inf")
+    # The Gaussian over weights holds them by the largest floor of the grid instead, for a head of its own size.
+    held = fit.prior.precision["0"]
+    assert isinstance(held, Floored)
+    assert any(held.floor == pytest.approx(max(FLOORS) * ratio) for ratio in RATIOS)
+    assert torch.isfinite(fit.predict(points(9)[0]).probs).all()
 
 
 def test_bounds_choose_their_scales(prior: pt.Gaussian) -> None:

@@ -192,11 +192,7 @@ class HandedDown:
 
     def _networks(self, space: FunctionSpace, few: Examples, groups: Tensor | None, progress: bool) -> Networks | None:
         """Trained networks, held by the prior as strongly as the best posterior is."""
-        strength = space.choice.best.posterior.strength
-        assert strength is not None
-        if math.isinf(strength.floor):
-            strength = replace(strength, floor=FLOORS[-1] * unit(space.choice.best.posterior.of, strength.share))
-        prior = self.at_strength(space, strength)
+        prior = self.at_strength(space, _of_best(space))
         return trained_networks(
             self.model, prior, few, self.likelihood, FROM_PRIOR, groups, space.link, progress=progress
         )
@@ -306,9 +302,17 @@ def strength_of(space: FunctionSpace) -> Strength:
 
     Never weaker than a unit Gaussian: an average over posteriors bears priors that a single mode overfits under.
     """
-    best = space.choice.for_mode or space.choice.best.posterior.strength
-    assert best is not None
+    best = space.choice.for_mode or _of_best(space)
     return Strength(best.share, max(best.floor, 1.0), max(best.head, 1.0))
+
+
+def _of_best(space: FunctionSpace) -> Strength:
+    """The best posterior's, with the largest floor of the grid where it leaves all but a new head as it is."""
+    best = space.choice.best.posterior
+    assert best.strength is not None
+    if math.isinf(best.strength.floor):
+        return replace(best.strength, floor=FLOORS[-1] * unit(best.of, best.strength.share))
+    return best.strength
 
 
 def _from_there(likelihood: Likelihood) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from posterity_studies.studies.last_stage.cells import cell
 from posterity_studies.studies.last_stage.reading import verdict
 from posterity_studies.studies.last_stage.showing import draw, tables
 
-WHO = ({"who": "ours", "edition": 2}, {"who": "rivals", "edition": 1}, {"who": "paper", "edition": 1})
+WHO = ({"who": "ours", "edition": 2}, {"who": "rivals", "edition": 2}, {"who": "paper", "edition": 1})
 """Raise an edition when the library, or a rival's code, predicts otherwise: only those cells are computed anew."""
 THREE = ("dtd", "ucmerced", "oxford_pets")
 STEPS = 15
@@ -60,7 +60,9 @@ STUDY = Study(
         "thousand rows of ImageNet's head (within a fifth of the kernel of thirty-two).",
         "Rivals have half of the labels to train with and half to choose by. They begin at the probe that validation chose and "
         f"take {STEPS} steps of Adam on all training pictures; validation chooses among five moments, and the learning rate "
-        "(plain) or the strength of the prior (L2-SP and the mode under the learned prior), from neighbour to neighbour.",
+        "(plain) or the strength of the prior (L2-SP and the mode under the learned prior), from neighbour to neighbour; where "
+        "nothing was better than the probe, it is the probe. In edition 1 of rivals (four cells in the results file) the probe "
+        "counted in every comparison, and eleven of twelve searches never left their first option.",
         'The paper finds that its learned prior "often outperforms" an isotropic one up to 25 shots, not on Colorectal Histology '
         "and Pets. Here 5 shots on three sets show no difference either way. The paper trains to a mode and draws around it; "
         "ours is linear around ImageNet's weights, with all strengths chosen for each of the two priors.",

@@ -172,7 +172,10 @@ class _Rivals:
         return model, float(f"{10 ** (k / 2):.4g}")
 
     def _chosen(self, options: Sequence[float], first: int, train: Callable[[float], Iterator[nn.Module]]) -> Answer:
-        """The network of least validation NLL over options, from neighbour to neighbour, and over checks on the way."""
+        """The network of least validation NLL over options, from neighbour to neighbour, and over checks on the way.
+
+        Options are compared by what training made of them: the start, which all share, would leave the search on a plateau.
+        """
         made: dict[int, tuple[float, int, nn.Module]] = {}
 
         def loss(k: int) -> float:
@@ -180,18 +183,27 @@ class _Rivals:
             return made[k][0]
 
         k = descend(loss, first, 0, len(options) - 1)
-        _, steps, model = made[k]
+        _, steps, model = self._or_start(made[k])
         edge = steps > 0 and k in (0, len(options) - 1)
         return self._answer(model, {"option": float(f"{options[k]:.4g}"), "steps": steps, "edge": edge})
 
     def _stopped(self, training: Iterator[nn.Module]) -> tuple[float, int, nn.Module]:
-        """The least validation NLL of a training, after how many steps, and the network there: the start is one of them."""
+        """The least validation NLL of a training, after how many steps, and the network there."""
         every = max(1, self.steps // CHECKS)
-        best: tuple[float, int, nn.Module] = (self._held(self.start), 0, self.start)
+        best: tuple[float, int, nn.Module] | None = None
         for step, model in enumerate(training, 1):
-            if step % every == 0 and (found := self._held(model)) < best[0]:
+            if step % every:
+                continue
+            found = self._held(model)
+            if best is None or found < best[0]:
                 best = (found, step, copy.deepcopy(model))
+        assert best is not None
         return best
+
+    def _or_start(self, made: tuple[float, int, nn.Module]) -> tuple[float, int, nn.Module]:
+        """Where training has begun, if nothing on the way was better."""
+        begun = self._held(self.start)
+        return made if made[0] < begun else (begun, 0, self.start)
 
     def _published(self) -> Answer:
         """The paper's recipe: validation chooses the scales' way and the temperature."""
@@ -202,7 +214,7 @@ class _Rivals:
         prior = pt.Gaussian(mean, precision | {HEAD: scaled_identity(self.decay, (len(head), head.shape[1]))})
         found: list[tuple[Tempered, int]] = []
         for scales, objective in OBJECTIVES.items():
-            _, steps, model = self._stopped(self._trained(LR, body, objective()))
+            _, steps, model = self._or_start(self._stopped(self._trained(LR, body, objective())))
             found.append((tempered(model, prior, scales, self.shots.train, self.shots.held), steps))
         best, steps = min(found, key=lambda pair: pair[0].held)
         extra = {"scales": best.scales, "beta": float(f"{best.beta:.4g}"), "tau": best.tau, "steps": steps}

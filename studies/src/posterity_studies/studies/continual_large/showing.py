@@ -88,7 +88,7 @@ def _inside(runs: Runs, stream: str) -> Table:
 def draw(records: Sequence[Record]) -> Figure:
     """Accuracy and NLL of every learner by task, in the order in which tasks come."""
     found = streams(records) or [""]
-    figure = Figure(figsize=(10, 0.4 + 3.4 * len(found)), layout="constrained")
+    figure = Figure(figsize=(10, 0.8 + 3.4 * len(found)), layout="constrained")
     axes = figure.subplots(len(found), 2, squeeze=False)
     for row, stream in zip(axes, found, strict=True):
         runs = by_method(records, stream)
@@ -111,6 +111,7 @@ def draw(records: Sequence[Record]) -> Figure:
             axis.set_ylabel(label)
             axis.grid(axis="y", color="0.9")
             axis.spines[["top", "right"]].set_visible(False)
-        if runs:
-            row[0].legend(fontsize=7)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
     return figure

@@ -8,7 +8,7 @@ from posterity_studies.shared.last_stage import HEAD, made_up, source
 from posterity_studies.shared.rivals.training import nll
 from posterity_studies.shared.shots import MADE_UP, drawn, drawn_maps
 from posterity_studies.shared.tempering import tempered_probabilities
-from posterity_studies.studies.last_stage.published import TAUS, Spread, tempered
+from posterity_studies.studies.last_stage.paper import TAUS, Spread, tempered
 
 UNKNOWN = f"{MADE_UP} unknown"
 

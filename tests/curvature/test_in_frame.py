@@ -8,6 +8,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.algebra import Floored, JointEigen, eigenframe
+from posterity.curvature.in_frame import BY_HAND
 
 
 def network() -> nn.Module:
@@ -60,7 +61,7 @@ def test_a_frame_of_another_shape_is_not_taken() -> None:
 
 def test_the_posterior_stays_in_the_priors_frame_exactly_and_is_nowhere_wider() -> None:
     before = prior()
-    posterior = pt.update(before, network(), run(pt.InFrame(pt.Exact(), before.precision)))
+    posterior = pt.update(before, network(), run(pt.InFrame.of(before, pt.Exact())))
     for name, matrix in posterior.precision.items():
         old = before.precision[name]
         assert isinstance(matrix, Floored)
@@ -76,8 +77,22 @@ def test_the_posterior_stays_in_the_priors_frame_exactly_and_is_nowhere_wider() 
 
 def test_traces_in_a_shared_frame_agree_with_dense_ones() -> None:
     before = prior()
-    curvature = run(pt.InFrame(pt.Exact(), before.precision))
+    curvature = run(pt.InFrame.of(before, pt.Exact()))
     posterior = pt.update(before, network(), curvature)
     for name, matrix in posterior.precision.items():
         dense = torch.linalg.solve(matrix.dense(), curvature[name].dense()).trace()
         torch.testing.assert_close(matrix.trace_of(curvature[name]), dense, rtol=1e-8, atol=1e-10)
+
+
+def test_curvature_has_seen_what_its_eigenvectors_have_seen() -> None:
+    """A prior whose eigenvectors come from the certifying examples must not be taken for one that has not seen them."""
+    secret, others = data(seed=5), data(seed=6)[0]
+    model = network()
+    spy = pt.prior(model, secret[0], floor=1.0, estimator=pt.KFAC(), progress=False)
+    told = pt.prior(model, others, floor=1.0, estimator=pt.InFrame.of(spy), progress=False)
+    by_hand = pt.prior(model, others, floor=1.0, estimator=pt.InFrame(frames=spy.precision), progress=False)
+    plain = pt.prior(model, others, floor=1.0, estimator=pt.KFAC(), progress=False)
+    assert told.provenance.count == plain.provenance.count + len(secret[0])
+    assert BY_HAND in str(by_hand.provenance.gaps)
+    nested = pt.InFrame.of(plain, rest=pt.InFrame.of(spy))
+    assert nested.seen.count == plain.provenance.joined(spy.provenance).count

@@ -79,7 +79,9 @@ def test_few_combinations_of_a_large_head_have_its_second_moment_on_average():
 @pytest.mark.parametrize("factor", [1e-4, 1.0, 1e4])
 def test_grids_of_a_new_head_move_to_where_outputs_are(factor):
     """Features a hundred times as large ask for a head ten thousand times as firm."""
-    problem = Problem("dense", 3, 8, pt.Categorical(), shared=True)
+    problem = Problem(
+        "dense", 3, 30, pt.Categorical(), shared=True
+    )  # so many that a belief about strengths counts little
     blocks = dict(problem.linearised.train.blocks)
     rows = blocks[problem.head]
     blocks[problem.head] = type(rows)(rows.a * factor**0.5, rows.s)
@@ -92,8 +94,7 @@ def test_grids_of_a_new_head_move_to_where_outputs_are(factor):
         wide = (len(SHARES) * len(FAR_FLOORS) + 1) * len(FAR_HEADS)
         assert other.strengths == wide * len(UNITS) ** 2
         nll = [min(m.nll for m in c.members) for c in (plain, other)]
-        # Of eight examples what is believed of strengths is a good part of the evidence.
-        assert abs(nll[0] - nll[1]) < 0.15
+        assert abs(nll[0] - nll[1]) < 0.1
     free = choose(problem.linearised, still=False).members
     assert all(m.posterior.strength.floor < float("inf") for m in free)
 

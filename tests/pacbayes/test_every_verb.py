@@ -159,6 +159,7 @@ VALUES = {
     "Gaussian": "see test_attacks.py: each of its methods, and one put together by hand",
     "GaussianNoise": "a likelihood",
     "History": "made by `train`, with what was seen",
+    "InFrame": "a setting with the past of its eigenvectors: see tests/curvature/test_in_frame.py",
     "KFAC": "a setting",
     "Laplace": "a setting",
     "KFOC": "a setting",

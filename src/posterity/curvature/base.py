@@ -16,6 +16,7 @@ from posterity.blocks.base import plain_fields
 from posterity.blocks.linear import sum_dtype
 from posterity.curvature.batches import Workers
 from posterity.curvature.likelihoods import Automatic, Labels
+from posterity.curvature.provenance import Provenance
 
 AUTOMATIC = Automatic()
 
@@ -29,6 +30,11 @@ class Estimator(ABC):
     @abstractmethod
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
         """An empty sum for one block. `dtype` is the precision results are given in."""
+
+    @property
+    def seen(self) -> Provenance:
+        """What the examples were that its settings were made from: none, unless it holds something that was learned."""
+        return Provenance.none()
 
     def memory(self, block: Block) -> int:
         """Bytes that a block's sum takes: here of two factors, and of one number a weight where there are none."""

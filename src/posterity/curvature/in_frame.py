@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
 from posterity.algebra import JointEigen, Matrix, eigenframe
 from posterity.blocks import Block, Call
-from posterity.curvature.base import Accumulator, Estimator
+from posterity.curvature.base import AUTOMATIC, Accumulator, Estimator
 from posterity.curvature.batches import Workers
 from posterity.curvature.framed import Framed
 from posterity.curvature.kfac import KFAC, add_squares
+from posterity.curvature.likelihoods import Labels
+from posterity.curvature.provenance import Provenance
 
 OWN = Framed(frame=KFAC())
+BY_HAND = "eigenvectors of curvature that were given by hand"
+
+
+class _Learned(Protocol):
+    """A Gaussian, as far as its eigenvectors and their past are concerned."""
+
+    @property
+    def precision(self) -> Mapping[str, Matrix]: ...
+
+    @property
+    def provenance(self) -> Provenance: ...
 
 
 @dataclass(frozen=True)
@@ -27,16 +41,28 @@ class InFrame(Estimator):
 
     Args:
         labels: over which the Fisher information is taken.
-        frames: matrices by block, such as `prior.precision`. What has no product of orthogonal bases gives no frame.
+        frames: matrices by block. What has no product of orthogonal bases gives no frame.
         rest: the estimator of blocks without a frame.
+        past: what the matrices have seen. Nobody can tell of matrices that are given by hand; `InFrame.of` takes those of a
+            Gaussian with all it has seen.
 
     Example:
-        >>> curvature = pt.estimate(model, data, pt.InFrame(frames=prior.precision))
+        >>> curvature = pt.estimate(model, data, pt.InFrame.of(prior))
         >>> posterior = pt.update(prior, model, curvature)
     """
 
     frames: Mapping[str, Matrix] = field(default_factory=dict, repr=False, hash=False)
     rest: Estimator = OWN
+    past: Provenance = field(default_factory=lambda: Provenance.unknown(BY_HAND), repr=False, hash=False)
+
+    @classmethod
+    def of(cls, gaussian: _Learned, labels: Labels = AUTOMATIC, rest: Estimator = OWN) -> InFrame:
+        """In the eigenvectors of a Gaussian's precision."""
+        return cls(labels, gaussian.precision, rest, gaussian.provenance)
+
+    @property
+    def seen(self) -> Provenance:
+        return self.past.joined(self.rest.seen)
 
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
         frame = self._frame(block)

@@ -283,7 +283,7 @@ class _Pass:
             )
 
     def _provenance(self, data: Data, workers: Workers) -> Provenance:
-        weights = past_of(self.model)
+        weights = past_of(self.model).joined(self.estimator.seen)
         if self.unreadable is not None:
             return weights.joined(Provenance.unknown(f"the data cannot be told apart: {self.unreadable}"))
         known = [hashes for hashes in self.hashes if hashes is not None]

@@ -230,7 +230,7 @@ class BPNN(ColumnLearner[Learned]):
         frames = {own_block(t, name): matrix for name, matrix in known.items()}
         for k, path in enumerate(self.architecture.laterals):
             frames |= {lateral_block(t, i, k): known[path] for i in range(t) if path in known}
-        return InFrame(self.estimator.labels, frames, self.estimator)
+        return InFrame(self.estimator.labels, frames, self.estimator, self.frames.provenance)
 
     def _trained(self, task: Task, prior: Gaussian, seed: int, progress: bool) -> _Trial:
         """A new column at the mode of its posterior."""

@@ -29,7 +29,7 @@ from posterity_studies.shared.many_classes import HIGH, LOW
 from posterity_studies.shared.rivals.training import nll
 from posterity_studies.shared.shots import Shots
 from posterity_studies.shared.softmax_regression import Span, descend, fit
-from posterity_studies.studies.last_stage.published import (
+from posterity_studies.studies.last_stage.paper import (
     GAMMA,
     OBJECTIVES,
     TAUS,

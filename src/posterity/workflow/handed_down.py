@@ -307,7 +307,7 @@ def strength_of(space: FunctionSpace) -> Strength:
 
 
 def _of_best(space: FunctionSpace) -> Strength:
-    """The best posterior's, with the largest floor of the grid where it leaves all but a new head as it is."""
+    """The best posterior's, with the largest floor of the usual grid where it leaves all but a new head as it is."""
     best = space.choice.best.posterior
     assert best.strength is not None
     if math.isinf(best.strength.floor):

@@ -64,7 +64,8 @@ STUDY = Study(
         f"Adam's rate is {LEARNING_RATES['pnn']:g}, the paper's, for plain columns and the prior around zero, and "
         f"{LEARNING_RATES['learned']:g} for the other two priors, under which steps are shorter by the prior's own deviation, a "
         "tenth for the isotropic one: only heads move by as much. Rates were looked at on validation pictures of a seed that is "
-        f"not among these. MC dropout has the paper's rate of {RATE:g}, in front of the head.",
+        "not among these, with twice as many steps or more; with so few as here they were not tried. "
+        f"MC dropout has the paper's rate of {RATE:g}, in front of the head.",
         "Every column's posterior is kept in the eigenvectors of ImageNet's curvature (`frames=`), isotropic priors' too: the "
         "Fisher's own diagonal in them. Nothing is decomposed but once for all cells.",
         "Forgetting is checked: at the end every task's test outputs, and the first task's predictions by draws, are computed "

@@ -11,7 +11,7 @@ import posterity as pt
 from posterity.gaussian import Gaussian
 from posterity.kernel import Jacobian, choose, positions
 from posterity.kernel.choose import FAR, FAR_FLOORS, FAR_HEADS, TYPICAL, UNITS, unit
-from posterity.kernel.jacobian import Gradients
+from posterity.kernel.gradients import Gradients
 from posterity.kernel.kernels import SHARES
 from posterity.kernel.positions import Positions
 from posterity.workflow.handed_down import COMBINED, MOST_ROWS, _directions

@@ -4,17 +4,15 @@ from posterity.kernel.choose import averaged, calibrate, choose, folds_of, stack
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
 from posterity.kernel.latent import Latent, Link, centred, link, normal_draws, spread
+from posterity.kernel.left_out import Calibration, LeftOut, downdate
 from posterity.kernel.linearised import (
-    Calibration,
     Choice,
     FunctionPosterior,
     FunctionSpace,
-    LeftOut,
     Linearised,
     Member,
     Moments,
     Networks,
-    downdate,
     moments_of,
 )
 from posterity.kernel.noise import Noise, choose_noise, residual_noise

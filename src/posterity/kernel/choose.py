@@ -20,15 +20,8 @@ from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, Inconsistent
 from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
 from posterity.kernel.latent import Link
-from posterity.kernel.linearised import (
-    Calibration,
-    Choice,
-    FunctionPosterior,
-    LeftOut,
-    Linearised,
-    Member,
-    Networks,
-)
+from posterity.kernel.left_out import Calibration, LeftOut
+from posterity.kernel.linearised import Choice, FunctionPosterior, Linearised, Member, Networks
 from posterity.kernel.variational import Inference, Variational, infer
 
 Criterion = Literal["loo", "elbo", "evidence"]

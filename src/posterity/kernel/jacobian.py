@@ -14,10 +14,9 @@ from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, na
 from posterity.blocks.base import gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
+from posterity.kernel.gradients import Gradients, Rows
 from posterity.kernel.positions import Positions
 
-PIECE = 1 << 24
-"""Entries of a temporary (64 MB in float32) beyond which kernels are summed piece by piece."""
 Places = dict[str, Tensor] | None
 """The position of each example that a head is read at, by block; None where gradients are written out instead."""
 
@@ -90,89 +89,6 @@ def turned_rows(rows: Float[Tensor, "*n side"], basis: Float[Tensor, "side side"
 
 def _turned(rows: Float[Tensor, "*n side"], basis: Float[Tensor, "side side"] | None) -> Float[Tensor, "*n side"]:
     return rows if basis is None else rows.to(basis.dtype) @ basis
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A block whose gradients are s aᵀ (one position an example): never multiplied out."""
-
-    a: Float[Tensor, "n inp"]
-    s: Float[Tensor, "n outputs out"]
-
-    def gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
-        """Σ_ij w_ij G_ij G'_ij over the entries of the gradients; without weights all are 1."""
-        (n, c, out), m = self.s.shape, len(other.a)
-        if weights is None:
-            inner = self.a @ other.a.mT
-            total = torch.einsum("nci,mdi->ncmd", self.s, other.s)
-            return total.mul_(inner[:, None, :, None])
-        total = self.s.new_zeros(m, n * c, c)
-        step = max(1, PIECE // max(1, n * c * m))
-        for i in range(0, out, step):
-            part = slice(i, i + step)
-            # For every output row of the block the inputs meet in a metric of their own.
-            inner = (self.a[None] * weights[part, None, :].to(self.a)) @ other.a.mT  # rows n m
-            left = inner.permute(2, 1, 0).contiguous()[:, :, None] * self.s[None, :, :, part]
-            total += left.view(m, n * c, -1) @ other.s[:, :, part].mT
-        return total.view(m, n, c, c).permute(1, 2, 0, 3)
-
-    def shared_gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
-        """The mean over outputs of the gram between equal outputs."""
-        c, out = self.s.shape[1:]
-        if weights is None:
-            return (self.a @ other.a.mT) * (self.s.flatten(1) @ other.s.flatten(1).mT) / c
-        total = self.a.new_zeros(len(self.a), len(other.a))
-        for i in range(out):
-            total += ((self.a * weights[i].to(self.a)) @ other.a.mT) * (self.s[:, :, i] @ other.s[:, :, i].mT)
-        return total / c
-
-    def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
-        """The blocks of `gram` with itself that belong to one example each."""
-        if weights is None:
-            return (self.s @ self.s.mT) * self.a.square().sum(-1)[:, None, None]
-        return (self.s * (self.a.square() @ weights.mT.to(self.a))[:, None, :]) @ self.s.mT
-
-    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
-        """The diagonal of `shared_gram` with itself."""
-        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
-
-    def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
-        """<G, direction> for every output."""
-        return torch.einsum("nci,ni->nc", self.s, self.a @ direction.mT)
-
-    def combined(self, coefficients: Float[Tensor, "n outputs"]) -> Float[Tensor, "out inp"]:
-        """Σ coefficient · G."""
-        return torch.einsum("nc,nci->ni", coefficients, self.s).mT @ self.a
-
-
-@dataclass(frozen=True, eq=False)
-class Gradients:
-    """A block whose gradients are written out, one matrix for every example and output."""
-
-    g: Float[Tensor, "n outputs out inp"]
-
-    def gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
-        first, second = self.g.flatten(2).flatten(0, 1), other.g.flatten(2).flatten(0, 1)
-        scaled = second if weights is None else second * weights.flatten().to(second)
-        return (first @ scaled.mT).view(*self.g.shape[:2], *other.g.shape[:2])
-
-    def shared_gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
-        first, second = self.g.flatten(2), other.g.flatten(1)
-        scaled = first if weights is None else first * weights.flatten().to(first)
-        return scaled.flatten(1) @ second.mT / self.g.shape[1]
-
-    def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
-        flat = self.g.flatten(2)
-        return flat @ (flat if weights is None else flat * weights.flatten().to(flat)).mT
-
-    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
-        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
-
-    def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
-        return self.g.flatten(2) @ direction.flatten()
-
-    def combined(self, coefficients: Float[Tensor, "n outputs"]) -> Float[Tensor, "out inp"]:
-        return torch.einsum("nc,ncij->ij", coefficients, self.g)
 
 
 @dataclass(frozen=True, eq=False)

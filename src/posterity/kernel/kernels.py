@@ -23,9 +23,12 @@ from posterity.blocks import evaluating
 from posterity.curvature import Categorical, Data, Likelihood
 from posterity.curvature.batches import Batch, batches
 from posterity.errors import UnsupportedLayer
-from posterity.kernel.jacobian import BlockFrame, Jacobian, Rows
+from posterity.kernel.gradients import Rows
+from posterity.kernel.jacobian import BlockFrame, Jacobian
 from posterity.kernel.latent import Latent, coupled_mode, shared_mode
 
+Kept = dict[object, Tensor]
+"""Kernels for a unit floor, by the ratio of share and floor: strengths of one ratio differ by a factor alone."""
 SIDE = 3000
 """The largest n·C whose kernel over all outputs is factorised (72 MB, a second a Cholesky factor)."""
 SHARED = 1500
@@ -52,8 +55,8 @@ class Kernel(ABC):
     """J P⁻¹ Jᵀ with P = share · source + floor in the frame of each block."""
 
     frames: Mapping[str, BlockFrame]
-    kept: dict[object, Tensor] = field(default_factory=dict, repr=False, kw_only=True)
-    """What strengths have in common: K only scales where share/floor is the same."""
+    kept: Kept = field(default_factory=dict, repr=False, kw_only=True)
+    """Of training examples with each other."""
 
     @property
     def learned(self) -> bool:
@@ -65,11 +68,11 @@ class Kernel(ABC):
         """The kernel of training examples with each other."""
 
     @abstractmethod
-    def between(self, first: Jacobian, second: Jacobian, strength: Strength | None) -> Tensor:
-        """The kernel of training examples with new inputs."""
+    def between(self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Tensor:
+        """The kernel of training examples with new inputs; `kept` is for what other strengths have in common with it."""
 
     @abstractmethod
-    def within(self, of: Jacobian, strength: Strength | None) -> Tensor:
+    def within(self, of: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Tensor:
         """The kernel of each new input with itself."""
 
     @abstractmethod
@@ -96,9 +99,10 @@ class Kernel(ABC):
         names: list[str],
         strength: Strength | None,
         gram: Callable[[str, Tensor | None], Tensor],
-        kept: dict[object, Tensor] | None = None,
+        what: object,
+        kept: Kept | None,
     ) -> Tensor | None:
-        """Σ over blocks, those with one pair of numbers together."""
+        """Σ over blocks, those with one pair of numbers together. `what` tells kernels apart that are kept in one place."""
         groups: dict[tuple[float, float], list[str]] = {}
         for name in names:
             groups.setdefault(self._numbers(name, strength), []).append(name)
@@ -108,7 +112,7 @@ class Kernel(ABC):
                 continue
             # Rounded: 0.001 / 0.01 and 0.01 / 0.1 are one kernel.
             ratio = float(f"{share / floor:.9g}") if floor else None
-            key = ("floorless", share, *members) if ratio is None else (ratio, *members)
+            key = (what, "floorless", share, *members) if ratio is None else (what, ratio, *members)
             part = None if kept is None else kept.get(key)
             if part is None:
                 pieces = [gram(name, self._weights(name, share, ratio)) for name in members]
@@ -132,15 +136,17 @@ class PerOutput(Kernel):
     """The kernel of a network linearised at one point: every output has gradients of its own."""
 
     def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n outputs n outputs"]:
-        return self._all(strength, lambda name, w: of.blocks[name].gram(of.blocks[name], w), self.kept)  # type: ignore[arg-type]
+        return self._all(strength, lambda name, w: of.blocks[name].gram(of.blocks[name], w), "own", self.kept)  # type: ignore[arg-type]
 
     def between(
-        self, first: Jacobian, second: Jacobian, strength: Strength | None
+        self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
     ) -> Float[Tensor, "n outputs m outputs"]:
-        return self._all(strength, lambda name, w: first.blocks[name].gram(second.blocks[name], w))  # type: ignore[arg-type]
+        return self._all(strength, lambda name, w: first.blocks[name].gram(second.blocks[name], w), first, kept)  # type: ignore[arg-type]
 
-    def within(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "m outputs outputs"]:
-        return self._all(strength, lambda name, w: of.blocks[name].norms(w))
+    def within(
+        self, of: Jacobian, strength: Strength | None, kept: Kept | None = None
+    ) -> Float[Tensor, "m outputs outputs"]:
+        return self._all(strength, lambda name, w: of.blocks[name].norms(w), "within", kept)
 
     def mode(
         self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
@@ -158,9 +164,10 @@ class PerOutput(Kernel):
         self,
         strength: Strength | None,
         gram: Callable[[str, Tensor | None], Tensor],
-        kept: dict[object, Tensor] | None = None,
+        what: object,
+        kept: Kept | None,
     ) -> Tensor:
-        total = self._sum(list(self.frames), strength, gram, kept)
+        total = self._sum(list(self.frames), strength, gram, what, kept)
         assert total is not None
         return total
 
@@ -174,11 +181,13 @@ class Shared(Kernel):
     def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n n"]:
         return self._with_head(of, of, strength, self.kept)
 
-    def between(self, first: Jacobian, second: Jacobian, strength: Strength | None) -> Float[Tensor, "n m"]:
-        return self._with_head(first, second, strength, None)
+    def between(
+        self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
+    ) -> Float[Tensor, "n m"]:
+        return self._with_head(first, second, strength, kept)
 
-    def within(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, " m"]:
-        body = self._sum(self._body, strength, lambda name, w: of.blocks[name].shared_norms(w))
+    def within(self, of: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Float[Tensor, " m"]:
+        body = self._sum(self._body, strength, lambda name, w: of.blocks[name].shared_norms(w), "within", kept)
         return self._plus(self._features(of).square().sum(-1), body, strength)
 
     def mode(
@@ -205,13 +214,12 @@ class Shared(Kernel):
             )
         return head.a.double()
 
-    def _with_head(
-        self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: dict[object, Tensor] | None
-    ) -> Tensor:
+    def _with_head(self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None) -> Tensor:
         body = self._sum(
             self._body,
             strength,
             lambda name, w: first.blocks[name].shared_gram(second.blocks[name], w),  # type: ignore[arg-type]
+            first,
             kept,
         )
         return self._plus(self._features(first) @ self._features(second).mT, body, strength)

@@ -17,8 +17,9 @@ from posterity.blocks import evaluating
 from posterity.curvature import Likelihood
 from posterity.curvature.batches import Batch
 from posterity.errors import DidNotConverge, UnsupportedLayer
-from posterity.kernel.jacobian import Jacobian, Rows
-from posterity.kernel.kernels import Kernel, Strength
+from posterity.kernel.gradients import Rows
+from posterity.kernel.jacobian import Jacobian
+from posterity.kernel.kernels import Kept, Kernel, Strength
 from posterity.kernel.latent import DECREASE, STEPS, Latent, symmetric
 from posterity.kernel.linearised import FunctionSpace
 
@@ -77,10 +78,12 @@ class InWeights(Kernel):
     def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n inp"]:
         return self._scaled(of, strength)
 
-    def between(self, first: Jacobian, second: Jacobian, strength: Strength | None) -> Float[Tensor, "m inp"]:
+    def between(
+        self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
+    ) -> Float[Tensor, "m inp"]:
         return self._scaled(second, strength)
 
-    def within(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, " m"]:
+    def within(self, of: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Float[Tensor, " m"]:
         return self._scaled(of, strength).square().sum(-1)
 
     def mode(

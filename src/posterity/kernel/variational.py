@@ -18,7 +18,8 @@ from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, TooLarge
 from posterity.kernel.kernels import Shared, Strength
 from posterity.kernel.latent import CoupledLatent, coupled_mode, symmetric
-from posterity.kernel.linearised import FunctionPosterior, LeftOut, Linearised, downdate
+from posterity.kernel.left_out import LeftOut, downdate
+from posterity.kernel.linearised import FunctionPosterior, Linearised
 
 SIDE = 3000
 """The largest n·C."""

@@ -18,7 +18,7 @@ from posterity.curvature.batches import Batch, batches
 from posterity.errors import BadData, DidNotConverge, Inconsistent
 from posterity.gaussian import Gaussian
 from posterity.kernel import BlockFrame, Calibration, LeftOut, Linearised, PerOutput, calibrate, jacobian
-from posterity.kernel.linearised import without_themselves
+from posterity.kernel.left_out import without_themselves
 from posterity.predictive.linearised import output_moments
 from posterity.progressive.network import Network
 

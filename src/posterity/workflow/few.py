@@ -27,15 +27,17 @@ from posterity.kernel import (
     choose_noise,
     jacobian,
 )
-from posterity.kernel.kernels import Examples, fits, limit
+from posterity.kernel.kernels import Examples, Kept, fits, limit
 
 
 @dataclass(frozen=True, eq=False)
 class AroundNetwork(FunctionPosterior):
     """The same covariance around what the network itself says: training need not have arrived at the mode for that."""
 
-    def moments(self, new: Jacobian) -> tuple[Float[Tensor, "m outputs"], Float[Tensor, "m outputs outputs"]]:
-        _, covariance = super().moments(new)
+    def moments(
+        self, new: Jacobian, kept: Kept | None = None
+    ) -> tuple[Float[Tensor, "m outputs"], Float[Tensor, "m outputs outputs"]]:
+        _, covariance = super().moments(new, kept)
         return new.outputs.double(), covariance
 
 

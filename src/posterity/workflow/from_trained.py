@@ -21,7 +21,7 @@ from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
 from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise, spread
 from posterity.kernel.choose import TAUS
-from posterity.kernel.linearised import without_themselves
+from posterity.kernel.left_out import without_themselves
 from posterity.laplace import Scales, isotropic, tune_strength, update
 from posterity.laplace.train import levels_to_the_user
 from posterity.predictive.linearised import output_moments

@@ -38,7 +38,7 @@ from posterity.kernel import (
     stacked,
 )
 from posterity.kernel.choose import Criterion, unit
-from posterity.kernel.jacobian import Rows
+from posterity.kernel.gradients import Rows
 from posterity.kernel.kernels import FLOORS, SHARED, SIDE, Examples, fits, gather
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
 from posterity.laplace.prior import head_name

@@ -36,7 +36,7 @@ from posterity.kernel import (
     choose_noise,
     folds_of,
 )
-from posterity.kernel.jacobian import Rows
+from posterity.kernel.gradients import Rows
 from posterity.kernel.kernels import SHARED, SIDE
 from posterity.kernel.last_layer import (
     HeadSpace,
@@ -46,7 +46,7 @@ from posterity.kernel.last_layer import (
     features_of,
     gauss_newton,
 )
-from posterity.kernel.linearised import left_out_some
+from posterity.kernel.left_out import left_out_some
 from posterity.laplace import Scales, isotropic, update
 from posterity.workflow.fit import Fit
 

@@ -1,0 +1,143 @@
+"""Gradients of a block at every example and output, as rows or written out, and the kernels they make.
+
+For layers with one position an example a gradient is s aᵀ. Kernels over many examples are products of matrices that fit into a
+processor's cache, and those of examples with themselves are computed once for each pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+PIECE = 1 << 19
+"""Entries of a temporary (4 MB in float64): what stays in a processor's cache until it has been multiplied."""
+STRIPS, NARROW = 8, 8
+"""Into how many strips a kernel of examples with themselves is cut, and the fewest examples of a strip."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A block whose gradients are s aᵀ (one position an example): never multiplied out."""
+
+    a: Float[Tensor, "n inp"]
+    s: Float[Tensor, "n outputs out"]
+
+    def gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
+        """Σ_ij w_ij G_ij G'_ij over the entries of the gradients; without weights all are 1."""
+        if other is self:
+            n, c, _ = self.s.shape
+            found = _mirrored(n, c, lambda here, on: self.some(here).gram(self.some(on), weights))
+            return found.view(n, c, n, c)
+        if weights is None:
+            inner = self.a @ other.a.mT
+            return torch.einsum("nci,mdi->ncmd", self.s, other.s).mul_(inner[:, None, :, None])
+        (n, c, out), (m, d, _) = self.s.shape, other.s.shape
+        total = self.s.new_empty(n, c, m, d)
+        weights = weights.to(self.a)
+        for new in _pieces(m, d * out):
+            some, columns = other.s[new], other.a[new]
+            for old in _pieces(n, max(some.numel(), weights.numel())):
+                # For every row of the block's matrix the inputs meet in a metric of their own.
+                inner = columns @ (self.a[old, None] * weights).mT  # old new out
+                scaled = (some * inner[:, :, None]).flatten(1, 2)
+                total[old, :, new] = (self.s[old] @ scaled.mT).unflatten(-1, (-1, d))
+        return total
+
+    def shared_gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
+        """The mean over outputs of the gram between equal outputs."""
+        if other is self:
+            return _mirrored(len(self.a), 1, lambda here, on: self.some(here).shared_gram(self.some(on), weights))
+        c, out = self.s.shape[1:]
+        if weights is None:
+            return (self.a @ other.a.mT) * (self.s.flatten(1) @ other.s.flatten(1).mT) / c
+        total = self.a.new_zeros(len(self.a), len(other.a))
+        for i in range(out):
+            total += ((self.a * weights[i].to(self.a)) @ other.a.mT) * (self.s[:, :, i] @ other.s[:, :, i].mT)
+        return total / c
+
+    def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
+        """The blocks of `gram` with itself that belong to one example each."""
+        if weights is None:
+            return (self.s @ self.s.mT) * self.a.square().sum(-1)[:, None, None]
+        return (self.s * (self.a.square() @ weights.mT.to(self.a))[:, None, :]) @ self.s.mT
+
+    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
+        """The diagonal of `shared_gram` with itself."""
+        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
+
+    def some(self, examples: slice) -> Rows:
+        """The gradients of some examples."""
+        return Rows(self.a[examples], self.s[examples])
+
+    def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
+        """<G, direction> for every output."""
+        return torch.einsum("nci,ni->nc", self.s, self.a @ direction.mT)
+
+    def combined(self, coefficients: Float[Tensor, "n outputs"]) -> Float[Tensor, "out inp"]:
+        """Σ coefficient · G."""
+        return torch.einsum("nc,nci->ni", coefficients, self.s).mT @ self.a
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """A block whose gradients are written out, one matrix for every example and output."""
+
+    g: Float[Tensor, "n outputs out inp"]
+
+    def gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
+        if other is self:
+            n, c = self.g.shape[:2]
+            found = _mirrored(n, c, lambda here, on: self.some(here).gram(self.some(on), weights))
+            return found.view(n, c, n, c)
+        first, second = self.g.flatten(2).flatten(0, 1), other.g.flatten(2).flatten(0, 1)
+        scaled = first if weights is None else first * weights.flatten().to(first)
+        return (scaled @ second.mT).view(*self.g.shape[:2], *other.g.shape[:2])
+
+    def shared_gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
+        if other is self:
+            return _mirrored(len(self.g), 1, lambda here, on: self.some(here).shared_gram(self.some(on), weights))
+        first, second = self.g.flatten(2), other.g.flatten(1)
+        scaled = first if weights is None else first * weights.flatten().to(first)
+        return scaled.flatten(1) @ second.mT / self.g.shape[1]
+
+    def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
+        flat = self.g.flatten(2)
+        return flat @ (flat if weights is None else flat * weights.flatten().to(flat)).mT
+
+    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
+        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
+
+    def some(self, examples: slice) -> Gradients:
+        """The gradients of some examples."""
+        return Gradients(self.g[examples])
+
+    def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
+        return self.g.flatten(2) @ direction.flatten()
+
+    def combined(self, coefficients: Float[Tensor, "n outputs"]) -> Float[Tensor, "out inp"]:
+        return torch.einsum("nc,ncij->ij", coefficients, self.g)
+
+
+def _mirrored(n: int, outputs: int, kernel: Callable[[slice, slice], Tensor]) -> Float[Tensor, "side side"]:
+    """The kernel of n examples with themselves: a strip of them meets itself and all behind it, the rest is mirrored."""
+    total: Tensor | None = None
+    for strip in _pieces(n, 1, max(NARROW, -(-n // STRIPS))):
+        piece = kernel(strip, slice(strip.start, None)).reshape(-1, (n - strip.start) * outputs)
+        if total is None:
+            total = piece.new_empty(n * outputs, n * outputs)
+        here, on = slice(strip.start * outputs, strip.stop * outputs), slice(strip.start * outputs, None)
+        total[here, on] = piece
+        total[on, here] = piece.mT
+    assert total is not None
+    return total
+
+
+def _pieces(n: int, size: int, room: int | None = None) -> Iterator[slice]:
+    """Slices of n examples of that size each, as many at a time as there is room for."""
+    step = max(1, (PIECE if room is None else room) // max(1, size))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))

@@ -7,7 +7,16 @@ import torch
 
 from posterity.algebra import Kronecker, KroneckerSum, in_one_frame, nearest
 from posterity_studies.studies.one_frame import methods
-from posterity_studies.studies.one_frame.methods import Exact, InFrame, kl, least_ratio, log_det, variances
+from posterity_studies.studies.one_frame.methods import (
+    Exact,
+    InFrame,
+    best_frame,
+    kl,
+    least_ratio,
+    log_det,
+    log_det_with_core,
+    variances,
+)
 
 
 def factor(n: int, seed: int) -> torch.Tensor:
@@ -55,3 +64,24 @@ def test_variances_and_ratios_are_those_of_dense_matrices(case):
     approximate = q @ torch.diag(frame.values.flatten()) @ q.T
     least = float(torch.linalg.eigvalsh(whitener @ approximate @ whitener.T)[0])
     assert least_ratio(frame, prior, torch.Generator().manual_seed(0)) == pytest.approx(least, rel=1e-6)
+
+
+def test_the_best_frame_loses_no_more_than_its_start_and_nothing_where_one_frame_is_exact(case):
+    exact, frame, dense = case
+    whole = float(torch.linalg.slogdet(dense)[1])
+    found = best_frame(exact, frame)
+    assert 0 < kl(found, exact, whole) < 0.95 * kl(frame, exact, whole)
+    eye = torch.eye(5, dtype=torch.float64)
+    torch.testing.assert_close(found.left.mT @ found.left, eye, rtol=0, atol=1e-9)
+    pair, turned = Exact(exact.terms[:1], 0.5), InFrame(frame.left, frame.right, frame.values)
+    alone = float(torch.linalg.slogdet(torch.kron(pair.terms[0].left, pair.terms[0].right) + 0.5 * torch.eye(35))[1])
+    assert kl(InFrame(turned.left, turned.right, turned.diagonal_of(pair)), pair, alone) > 1
+    assert kl(best_frame(pair, turned), pair, alone) == pytest.approx(0, abs=0.01)
+
+
+def test_a_dense_core_is_the_diagonal_without_directions_and_exact_with_all(case):
+    exact, frame, dense = case
+    whole = float(torch.linalg.slogdet(dense)[1])
+    assert log_det_with_core(exact, frame, 0) == pytest.approx(float(frame.diagonal_of(exact).log().sum()), rel=1e-12)
+    assert log_det_with_core(exact, frame, 35) == pytest.approx(whole, rel=1e-12)
+    assert whole < log_det_with_core(exact, frame, 20) < log_det_with_core(exact, frame, 5)

@@ -19,6 +19,10 @@ DENSE = 2500
 """Up to this side the exact sum is written out, and its log det is exact."""
 PROBES, STEPS = 16, 20
 """Random sign vectors and Lanczos steps beyond that."""
+ROUNDS = 60
+"""Steps of the search for the best frame."""
+CORE = 500
+"""Directions of largest value that are kept dense, to see where a frame's loss lies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,46 @@ class InFrame:
             for t in exact.terms
         ]
         return torch.stack(parts).sum(0) + exact.floor
+
+
+def best_frame(exact: Exact, start: InFrame) -> InFrame:
+    """The frame of least KL that a search finds from here: what any one frame must lose.
+
+    With the sum's own diagonal as values KL is ½ (Σ log values − log det of the sum), so that Σ log values is all there is
+    to lower. Rotations are exponentials of skew matrices, which start at zero.
+    """
+    turns = [torch.zeros(side.shape, dtype=side.dtype, requires_grad=True) for side in (start.left, start.right)]
+
+    def turned() -> InFrame:
+        left, right = (
+            side @ torch.matrix_exp(x - x.mT) for side, x in zip((start.left, start.right), turns, strict=True)
+        )
+        return InFrame(left, right, start.values)
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        found = turned().diagonal_of(exact).log().sum()
+        found.backward()
+        return found
+
+    search = torch.optim.LBFGS(turns, max_iter=ROUNDS, history_size=20, line_search_fn="strong_wolfe")
+    search.step(loss)
+    with torch.no_grad():
+        found = turned()
+        return InFrame(found.left, found.right, found.diagonal_of(exact))
+
+
+def log_det_with_core(exact: Exact, frame: InFrame, count: int = CORE) -> float:
+    """log det of the sum's own values in a frame, but dense among the directions of largest value."""
+    v = frame.diagonal_of(exact).flatten()
+    core = v.argsort(descending=True)[:count]
+    rows, columns = core // frame.values.shape[1], core % frame.values.shape[1]
+    dense = torch.diag(v.new_full((len(core),), exact.floor))
+    for t in exact.terms:
+        left, right = frame.left.mT @ t.left @ frame.left, frame.right.mT @ t.right @ frame.right
+        dense = dense + left[rows[:, None], rows] * right[columns[:, None], columns]
+    within = 2 * torch.linalg.cholesky(dense).diagonal().log().sum()
+    return float(v.log().sum() - v[core].log().sum() + within)
 
 
 def log_det(exact: Exact, frame: InFrame, generator: torch.Generator) -> tuple[float, float]:

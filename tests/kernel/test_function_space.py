@@ -81,7 +81,7 @@ def test_a_shared_kernel_is_the_coupled_one_of_its_kronecker_product(likelihood)
     shared = problem.linearised.posterior(strength)
     gram = problem.linearised.kernel.own(problem.linearised.train, strength)
     full = torch.einsum("nm,cd->ncmd", gram, torch.eye(3, dtype=torch.float64))
-    from posterity.kernel.latent import coupled_mode
+    from posterity.kernel.mode import coupled_mode
 
     start = torch.zeros(7, 3, dtype=torch.float64)
     coupled = coupled_mode(full.reshape(21, 21), start, likelihood, problem.targets)

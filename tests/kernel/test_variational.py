@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise
-from posterity.kernel.latent import coupled_mode
+from posterity.kernel.mode import coupled_mode
 from posterity.kernel.variational import Variational, fit_variational
 
 

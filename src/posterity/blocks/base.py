@@ -71,6 +71,10 @@ class Layer(ABC):
     def rows(self, a: Tensor, s: Tensor) -> tuple[Float[Tensor, "n t inp"], Float[Tensor, "n t out"]]:
         """A call as input rows (with the bias's 1) and gradient rows."""
 
+    def gradient_rows(self, a: Tensor, s: Tensor) -> Float[Tensor, "n t out"]:
+        """The second part of `rows`, where a layer has it without the first."""
+        return self.rows(a, s)[1]
+
     @abstractmethod
     def input_moment(self, shape: torch.Size) -> Moment:
         """A running Σ a aᵀ over positions, in whatever way is fastest for inputs of this shape (batch first)."""
@@ -282,6 +286,11 @@ def rows(block: Block, calls: list[Call]) -> tuple[Tensor, Tensor]:
     """All positions of a batch as input and gradient rows [n, t, inp] and [n, t, out]; calls one behind the other."""
     parts = [block.layer.rows(*tensors(call)) for call in calls]
     return torch.cat([a for a, _ in parts], 1), torch.cat([s for _, s in parts], 1)
+
+
+def gradient_rows(block: Block, calls: list[Call]) -> Float[Tensor, "n t out"]:
+    """The second part of `rows`: input rows are the same for every output, and need not be written twice."""
+    return torch.cat([block.layer.gradient_rows(*tensors(call)) for call in calls], 1)
 
 
 def positions(block: Block, calls: list[Call]) -> int:

@@ -118,16 +118,18 @@ class ConvolutionLayer(Layer):
         return tuple((size - d * (k - 1) - 1) // step + 1 for size, k, step, d in sizes)
 
     def rows(self, a: Tensor, s: Tensor) -> tuple[Float[Tensor, "n t inp"], Float[Tensor, "n t out"]]:
-        n = len(a)
-        a, s = self.flat_batch(a), self.flat_batch(s)
-        rows = torch.cat(list(self.patches(a))).unflatten(0, (len(a), self.groups, -1)).flatten(1, 2)
-        s = s.flatten(2).mT
+        flat = self.flat_batch(a)
+        rows = torch.cat(list(self.patches(flat))).unflatten(0, (len(flat), self.groups, -1)).flatten(1, 2)
+        rows = rows.reshape(len(a), -1, rows.shape[-1])
+        return with_ones(rows) if self.bias else rows, self.gradient_rows(a, s)
+
+    def gradient_rows(self, a: Tensor, s: Tensor) -> Float[Tensor, "n t out"]:
+        s = self.flat_batch(s).flatten(2).mT
         if self.groups > 1:
             parts = s.unflatten(-1, (self.groups, -1)).transpose(1, 2)
             eye = torch.eye(self.groups, dtype=s.dtype, device=s.device)
             s = torch.einsum("ngto,gh->ngtho", parts, eye).flatten(3).flatten(1, 2)
-        rows, s = (x.reshape(n, -1, x.shape[-1]) for x in (rows, s))
-        return with_ones(rows) if self.bias else rows, s
+        return s.reshape(len(a), -1, s.shape[-1])
 
     def input_moment(self, shape: torch.Size) -> Moment:
         window = self.window(tuple(shape[-len(self.kernel) :]))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import DenseMatrix, DiagonalMatrix, JointEigen, Matrix, ScaledIdentity, as_floored, is_large
 from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, named, watched, write_blocks
-from posterity.blocks.base import gradients, positions, rows, tensors
+from posterity.blocks.base import gradient_rows, gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
 from posterity.errors import BadData, NotFinite
 from posterity.kernel.gradients import Gradients, Rows
@@ -205,16 +205,14 @@ def _seen(
             inputs[block.name] = turned_rows(a, frame.right)
         return turned_rows(s, frame.left)
     if by_rows and is_large(*block.shape):
-        a, s = rows(block, calls)
         if block.name not in kept:
-            kept[block.name] = _turned(a, frame.right)
-        return _turned(s, frame.left)
+            kept[block.name] = _turned(rows(block, calls)[0], frame.right)
+        return _turned(gradient_rows(block, calls), frame.left)
     turned = frame.left is not None or frame.right is not None
     if by_rows and turned and rows_are_cheaper(block, calls, outputs):
-        a, s = rows(block, calls)
         if block.name not in kept:
-            kept[block.name] = turned_rows(a, frame.right)
-        return turned_rows(s, frame.left).mT @ kept[block.name]
+            kept[block.name] = turned_rows(rows(block, calls)[0], frame.right)
+        return turned_rows(gradient_rows(block, calls), frame.left).mT @ kept[block.name]
     return frame.turned(torch.cat(list(gradients(block, calls))).double())
 
 

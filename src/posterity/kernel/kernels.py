@@ -25,7 +25,8 @@ from posterity.curvature.batches import Batch, batches
 from posterity.errors import UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import BlockFrame, Jacobian
-from posterity.kernel.latent import Latent, coupled_mode, shared_mode
+from posterity.kernel.latent import Latent
+from posterity.kernel.mode import coupled_mode, shared_mode
 
 Kept = dict[object, Tensor]
 """Kernels for a unit floor, by the ratio of share and floor: strengths of one ratio differ by a factor alone."""

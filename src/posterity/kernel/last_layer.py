@@ -20,8 +20,9 @@ from posterity.errors import DidNotConverge, UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
-from posterity.kernel.latent import DECREASE, STEPS, Latent, symmetric
+from posterity.kernel.latent import Latent, symmetric
 from posterity.kernel.linearised import FunctionSpace
+from posterity.kernel.mode import DECREASE, STEPS
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,13 @@
-"""Normal outputs: the most probable ones of a linearised network, the posterior around them, and what probabilities they mean.
+"""Normal outputs: the posterior around the most probable ones of a linearised network, and what probabilities they mean.
 
-Newton's method in function space: the objective is convex and the prior enters only through a kernel matrix. Two forms, by
-the kernel: one that couples all outputs (side n·C), and one that is the same for every output (C matrices of side n).
+Two forms, by the kernel: one that couples all outputs (side n·C), and one that is the same for every output (C matrices of
+side n). `mode` finds the most probable outputs.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,14 +16,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.curvature import Bernoulli, Categorical, Likelihood
-from posterity.errors import BadData, DidNotConverge, NotFinite
+from posterity.errors import BadData
 
 Link = Literal["pairwise", "probit", "bridge", "sampled"]
 LINKS: tuple[Link, ...] = ("pairwise", "probit", "bridge", "sampled")
 PROBIT = math.pi / 8
-STEPS = 100
-DECREASE = 1e-10
-"""A Newton step that promises less than this many nats (relative to the objective) has arrived."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,129 +128,6 @@ class SharedLatent(Latent):
         return symmetric(total.transpose(2, 3).reshape(count, size * c, size * c))
 
 
-def coupled_mode(
-    gram: Float[Tensor, "side side"],
-    start: Float[Tensor, "n outputs"],
-    likelihood: Likelihood,
-    targets: Tensor,
-    guess: Float[Tensor, "n outputs"] | None = None,
-) -> CoupledLatent:
-    """Minimise NLL(start + Kw) + ½wᵀKw for a kernel over all outputs: a handful of Cholesky factors of side n·C."""
-    (n, c), gram, start = start.shape, _checked(gram), start.double()
-    eye = torch.eye(n * c, dtype=torch.float64, device=gram.device)
-
-    def newton(f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        root = likelihood.fisher_root(f)
-        inner = torch.einsum("iab,iajc,jcd->ibjd", root, gram.view(n, c, n, c), root).reshape(n * c, n * c)
-        lower = torch.linalg.cholesky(eye + inner)
-        b = (root @ (root.mT @ (f - start)[..., None])).squeeze(-1) - residual
-        kb = (gram @ b.flatten()).view(n, c, 1)
-        inside = torch.cholesky_solve((root.mT @ kb).reshape(-1, 1), lower).view(n, c, 1)
-        return b - (root @ inside).squeeze(-1), (root, lower)
-
-    w, f, (root, lower) = _iterate(
-        newton, lambda w: (gram @ w.flatten()).view(n, c), start, likelihood, targets, guess, gram
-    )
-    log_det = 2 * float(lower.diagonal().log().sum())
-    return CoupledLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, root, lower)
-
-
-def shared_mode(
-    gram: Float[Tensor, "n n"],
-    start: Float[Tensor, "n outputs"],
-    likelihood: Likelihood,
-    targets: Tensor,
-    guess: Float[Tensor, "n outputs"] | None = None,
-) -> SharedLatent:
-    """The same for a kernel that every output has to itself: C Cholesky factors of side n a step."""
-    gram, start = _checked(gram), start.double()
-    eye = torch.eye(len(gram), dtype=torch.float64, device=gram.device)
-    coupled = isinstance(likelihood, Categorical)
-
-    def newton(f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor | None]]:
-        hessian = f.softmax(-1) if coupled else likelihood.fisher_root(f).diagonal(dim1=-2, dim2=-1).square()
-        root = hessian.mT.clamp_min(torch.finfo(torch.float64).tiny).sqrt()  # outputs n
-        lower = torch.linalg.cholesky(eye + root[:, :, None] * gram * root[:, None, :])
-        inner = symmetric(root[:, :, None] * torch.cholesky_solve(torch.diag_embed(root), lower))
-        shift = f - start
-        pull = hessian * shift
-        b = pull - residual - (hessian * pull.sum(-1, keepdim=True) if coupled else 0)
-        along = (inner @ (gram @ b).mT[..., None]).squeeze(-1).mT
-        new = b - along
-        coupling = None
-        if coupled:
-            coupling = torch.linalg.cholesky(inner.sum(0))
-            common = torch.cholesky_solve(along.sum(-1, keepdim=True), coupling)
-            new = new + (inner @ common).squeeze(-1).mT
-        return new, (lower, inner, coupling)
-
-    w, f, (lower, inner, coupling) = _iterate(newton, lambda w: gram @ w, start, likelihood, targets, guess, gram)
-    log_det = 2 * float(lower.diagonal(dim1=-2, dim2=-1).log().sum())
-    log_det += 0.0 if coupling is None else 2 * float(coupling.diagonal().log().sum())
-    return SharedLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, inner, coupling)
-
-
-def _iterate(newton, times_gram, start, likelihood, targets, guess, gram):  # type: ignore[no-untyped-def]
-    """Newton steps, each as long as the objective falls along it.
-
-    `guess` is a guess of the outputs: a step depends on the outputs alone, so the first one goes straight to where the guess
-    points. Where classes can be separated the objective falls exponentially and plain Newton steps move logits by one nat each:
-    longer ones cost nothing, since along a line outputs are known without another product with the kernel.
-    """
-    w, move = torch.zeros_like(start), torch.zeros_like(start)
-    f = start if guess is None else guess.double()
-    value, promised, arrived = float(likelihood.nll(start, targets)), float("inf"), False
-    for k in range(STEPS):
-        residual = likelihood.residual(f, targets)
-        try:
-            new, factors = newton(f, residual)
-        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
-            raise DidNotConverge(
-                f"the kernel (largest entry {float(gram.abs().max()):.1e}) has lost its definiteness to rounding: choose a "
-                "stronger prior (a larger floor), or run the network in float64."
-            ) from error
-        if arrived:
-            return w, f, factors
-        step, along = new - w, times_gram(new) - move
-        # What a weight does outside the range of K moves no output: the promised decrease sees only what counts.
-        promised = -float((step * (move + times_gram(residual))).sum())
-        if promised <= DECREASE * (1 + abs(value)) and (k > 0 or guess is None):
-            # Newton's steps square their error: one more leaves nothing but rounding.
-            arrived, w, f = True, new, start + move + along
-            continue
-
-        def objective(
-            size: float, w: Tensor = w, move: Tensor = move, step: Tensor = step, along: Tensor = along
-        ) -> float:
-            there = move + size * along
-            return float(likelihood.nll(start + there, targets)) + 0.5 * float(((w + size * step) * there).sum())
-
-        size, reached = _line_search(objective, value)
-        w, move, value = w + size * step, move + size * along, reached
-        f = start + move
-    raise DidNotConverge(
-        f"Newton's method in function space promised {promised:.1e} nats more after {STEPS} steps: the kernel is badly "
-        f"conditioned (largest entry {float(gram.abs().max()):.1e}). Choose a stronger prior (a larger floor)."
-    )
-
-
-def _line_search(objective: Callable[[float], float], value: float) -> tuple[float, float]:
-    """A size of the step and the objective there: doubled while that helps, halved until it is no worse than `value`."""
-    size, reached = 1.0, objective(1.0)
-    while reached > value and size > 1e-6:
-        size /= 2
-        reached = objective(size)
-    while size >= 1 and (further := objective(2 * size)) < reached:
-        size, reached = 2 * size, further
-    return size, reached
-
-
-def _checked(gram: Tensor) -> Tensor:
-    if not bool(torch.isfinite(gram).all()):
-        raise NotFinite("the kernel is not finite: the network's gradients overflow at the training examples.")
-    return symmetric(gram.double())
-
-
 def symmetric(x: Tensor) -> Tensor:
     return (x + x.mT) / 2
 
@@ -280,13 +153,14 @@ def link(
         case Bernoulli():
             if kind == "sampled":
                 return normal_draws(mean, covariance, samples, generator).sigmoid().mean(0)
-            variance = covariance.diagonal(dim1=-2, dim2=-1).to(mean.dtype).clamp_min(0)
-            return (mean / (1 + PROBIT * variance).sqrt()).sigmoid()
+            return moderated(mean, covariance.diagonal(dim1=-2, dim2=-1).to(mean.dtype), likelihood)
         case Categorical():
             mean, covariance = centred(mean, covariance)
             if kind == "sampled":
                 return normal_draws(mean, covariance, samples, generator).softmax(-1).mean(0)
-            return {"probit": _probit, "pairwise": _pairwise, "bridge": _bridge}[kind](mean, covariance.to(mean.dtype))
+            if kind == "probit":
+                return moderated(mean, covariance.diagonal(dim1=-2, dim2=-1).to(mean.dtype), likelihood)
+            return {"pairwise": _pairwise, "bridge": _bridge}[kind](mean, covariance.to(mean.dtype))
     raise BadData(f"{likelihood} has no probabilities to average: a regression predicts numbers.")
 
 
@@ -306,9 +180,12 @@ def spread(covariance: Float[Tensor, "n outputs outputs"], likelihood: Likelihoo
     return covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0)
 
 
-def _probit(mean: Tensor, covariance: Tensor) -> Tensor:
-    variance = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0)
-    return (mean / (1 + PROBIT * variance).sqrt()).softmax(-1)
+def moderated(
+    mean: Float[Tensor, "*batch outputs"], variance: Float[Tensor, "*batch outputs"], likelihood: Likelihood
+) -> Float[Tensor, "*batch outputs"]:
+    """The "probit" link: logits (of classes: centred ones) moderated by their own variances."""
+    logits = mean / (1 + PROBIT * variance.clamp_min(0)).sqrt()
+    return logits.softmax(-1) if isinstance(likelihood, Categorical) else logits.sigmoid()
 
 
 def _pairwise(mean: Tensor, covariance: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ is the downdate and one Newton step: exact for Gaussian noise, close for classes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,10 @@ from torch import Tensor
 
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.errors import Inconsistent
-from posterity.kernel.latent import Latent, Link, link, symmetric
+from posterity.kernel.latent import Latent, Link, centred, link, moderated, symmetric
+
+ENTRIES = 1 << 20
+"""Numbers of a temporary (8 MB in float64) beyond which calibrations are scored piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,35 @@ class LeftOut:
             variance = tau * covariance.diagonal(dim1=-2, dim2=-1) + 1 / likelihood.value
             targets = targets.to(mean.dtype).view_as(mean)
             return -0.5 * ((targets - mean).square() / variance + (2 * torch.pi * variance).log()).sum(-1)
-        probs = link(mean / t, tau * covariance / t**2, likelihood, kind)
-        tiny = torch.finfo(probs.dtype).tiny
+        return _log_likelihood(link(mean / t, tau * covariance / t**2, likelihood, kind), likelihood, targets)
+
+    def nlls(
+        self, likelihood: Likelihood, targets: Tensor, calibrations: Sequence[Calibration], kind: Link = "probit"
+    ) -> list[float]:
+        """`nll` for each of many calibrations. The usual link needs variances alone: those are scored together."""
+        if kind != "probit" or isinstance(likelihood, GaussianNoise):
+            return [self.nll(likelihood, targets, calibration, kind) for calibration in calibrations]
+        mean, covariance = self.mean, self.covariance
         if isinstance(likelihood, Categorical):
-            return probs.gather(-1, targets[:, None]).squeeze(-1).clamp_min(tiny).log()
-        yes = targets.to(probs.dtype).view_as(probs)
-        return (yes * probs.clamp_min(tiny).log() + (1 - yes) * (1 - probs).clamp_min(tiny).log()).sum(-1)
+            mean, covariance = centred(mean, covariance)
+        variance = covariance.diagonal(dim1=-2, dim2=-1).to(mean.dtype)
+        numbers = torch.tensor([[c.tau, c.temperature] for c in calibrations], dtype=torch.float64).to(mean)
+        found: list[float] = []
+        for some in numbers.split(max(1, ENTRIES // max(1, mean.numel()))):
+            tau, t = (column[:, None, None] for column in some.mT)
+            probs = moderated(mean / t, tau * variance / t**2, likelihood)
+            found += (-_log_likelihood(probs, likelihood, targets).mean(-1)).tolist()
+        return found
+
+
+def _log_likelihood(
+    probs: Float[Tensor, "*batch n outputs"], likelihood: Likelihood, targets: Tensor
+) -> Float[Tensor, "*batch n"]:
+    tiny = torch.finfo(probs.dtype).tiny
+    if isinstance(likelihood, Categorical):
+        return probs[..., torch.arange(len(targets), device=targets.device), targets].clamp_min(tiny).log()
+    yes = targets.to(probs.dtype).view(probs.shape[-2:])
+    return (yes * probs.clamp_min(tiny).log() + (1 - yes) * (1 - probs).clamp_min(tiny).log()).sum(-1)
 
 
 def leave_out(

@@ -17,9 +17,10 @@ from torch import Tensor
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, TooLarge
 from posterity.kernel.kernels import Shared, Strength
-from posterity.kernel.latent import CoupledLatent, coupled_mode, symmetric
+from posterity.kernel.latent import CoupledLatent, symmetric
 from posterity.kernel.left_out import LeftOut, downdate
 from posterity.kernel.linearised import FunctionPosterior, Linearised
+from posterity.kernel.mode import coupled_mode
 
 SIDE = 3000
 """The largest n·C."""

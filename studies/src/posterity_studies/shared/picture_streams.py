@@ -37,25 +37,29 @@ def of_sets(
     `shots` training, `held` validation (at most as many as training) and `tested` test pictures a class. Images as
     tensors, or with `maps` what ResNet-50's last stage sees of them, from the cache or computed now.
     """
-    tasks = []
-    for number, name in enumerate(SETS):
-        pictures = gallery(name)
-        drawn = places(pictures.labels, pictures.tested, shots, seed, classes[number > 0])
-        parts = {}
-        for part, found, most in (
-            ("train", drawn.train, shots),
-            ("held", drawn.held, held),
-            ("test", drawn.test, tested),
-        ):
-            y = torch.searchsorted(drawn.present, pictures.labels[found])
-            first = torch.cat([(y == c).nonzero().flatten()[:most] for c in range(len(drawn.present))])
-            if maps:
-                x = features(third_stage(), pictures.only(found[first]), size)
-            else:
-                x = normalised(pictures.decoded(found[first].tolist(), size)[0])
-            parts[part] = (x, y[first])
-        tasks.append(Task(name, parts["train"], parts["held"], parts["test"], len(drawn.present)))
+    sizes = {"size": size, "shots": shots, "held": held, "tested": tested}
+    tasks = [of_set(name, seed, classes=classes[i > 0], **sizes, maps=maps) for i, name in enumerate(SETS)]
     return Stream("sets", tasks)
+
+
+def of_set(
+    name: str, seed: int, size: int, classes: int, shots: int, held: int, tested: int, *, maps: bool = False
+) -> Task:
+    """One set's task. Without validation pictures (`held` is zero) it has none."""
+    pictures = gallery(name)
+    drawn = places(pictures.labels, pictures.tested, shots, seed, classes)
+
+    def part(found: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        y = torch.searchsorted(drawn.present, pictures.labels[found])
+        first = torch.cat([(y == c).nonzero().flatten()[:most] for c in range(len(drawn.present))])
+        if maps:
+            x = features(third_stage(), pictures.only(found[first]), size)
+        else:
+            x = normalised(pictures.decoded(found[first].tolist(), size)[0])
+        return x, y[first]
+
+    validation = part(drawn.held, held) if held else None
+    return Task(name, part(drawn.train, shots), validation, part(drawn.test, tested), len(drawn.present))
 
 
 def of_washington(size: int, root: Path | None = None) -> Stream:

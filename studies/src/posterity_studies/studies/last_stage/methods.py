@@ -13,17 +13,12 @@ from torch import Tensor, nn
 
 import posterity as pt
 from posterity.algebra import scaled_identity
-from posterity.curvature import Categorical
-from posterity.curvature.batches import input_batches
-from posterity.kernel import FunctionPosterior, FunctionSpace
+from posterity.kernel import FunctionPosterior
 from posterity.kernel.choose import FAR_FLOORS, FAR_HEADS, unit
-from posterity.kernel.kernels import FLOORS, HEADS, gather
-from posterity.laplace import fitted
-from posterity.predictive import Prediction
-from posterity.predictive.prediction import from_moments
+from posterity.kernel.kernels import FLOORS, HEADS
 from posterity.workflow import posterior
-from posterity.workflow.handed_down import around_prior
 from posterity_studies.shared.answers import Answer
+from posterity_studies.shared.function_space import LEARNED, function_space, predicted
 from posterity_studies.shared.last_stage import HEAD, LastStage, Source
 from posterity_studies.shared.many_classes import HIGH, LOW
 from posterity_studies.shared.rivals.training import nll
@@ -49,11 +44,8 @@ NAMES = {
     "map": "the mode under the learned prior",
     "paper": "the paper's recipe, reduced",
 }
-LEARNED = 1e-3
-"""The share of ImageNet's curvature, which counts 1.28 million pictures and has eigenvalues up to ten millions, beside a floor
-that is chosen over many powers of ten: from almost isotropic to almost the curvature alone."""
-AT_ONCE, NEW = 50, 300
-"""Pictures a batch, and new ones whose kernel with the training pictures is computed at a time."""
+AT_ONCE = 50
+"""Pictures a batch."""
 LR, RATES = 1e-4, tuple(10 ** (k / 2) for k in range(-12, -3))
 """Of Adam: fixed where a prior holds the weights, chosen where nothing does."""
 PULLS = tuple(10.0**k for k in range(-4, 7))
@@ -86,12 +78,9 @@ def _ours(source: Source, shots: Shots) -> Iterator[tuple[str, Way]]:
 
 def _in_function_space(source: Source, shots: Shots, share: float) -> Answer:
     """The exact posterior of the linearised stage around the prior's mean; strengths, width and softness by leave-one-out."""
-    model, likelihood = source.network(shots.classes), Categorical()
-    prior = fitted(source.prior, model, new_head=True)
-    examples = gather(model, shots.both, likelihood, AT_ONCE, len(shots.both[1]))
-    assert examples is not None
-    space = around_prior(model, prior, source.prior, HEAD, examples, likelihood, shares=(share,), still=False)
-    inside, outside = (_predicted(space, model, x) for x in (shots.test[0], shots.unknown))
+    model = source.network(shots.classes)
+    space = function_space(model, source.prior, shots.both, share)
+    inside, outside = (predicted(space, model, x) for x in (shots.test[0], shots.unknown))
     assert inside.unknown is not None
     assert outside.unknown is not None
     best = space.choice.best
@@ -101,12 +90,6 @@ def _in_function_space(source: Source, shots: Shots, share: float) -> Answer:
     extra = chosen | {"temperature": best.calibration.temperature, "loo": float(f"{best.nll:.5g}")}
     extra |= {"members": len(space.choice.members)}
     return Answer(inside.probs, inside.unknown, outside.unknown, extra | {"edge": _edge(best.posterior, share)})
-
-
-@torch.no_grad()
-def _predicted(space: FunctionSpace, model: nn.Module, x: Tensor) -> Prediction:
-    moments = space.moments(model, input_batches(x, NEW, x.device))
-    return from_moments(moments, space.likelihood, space.link, generator=torch.Generator().manual_seed(0))
 
 
 def _edge(best: FunctionPosterior, share: float) -> bool:

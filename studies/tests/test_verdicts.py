@@ -62,6 +62,29 @@ def cold_posterior(learned: float, isotropic: float, few: tuple[float, float] | 
     return made
 
 
+def cold_posterior_large(
+    warmest: Mapping[float, tuple[float, float]],
+    linear: tuple[float, float] = (75.5, 0.7),
+    seeds: Sequence[int] = SEEDS[:3],
+) -> list[Record]:
+    """The warmest τ of learned and isotropic by γ, beside a mode of 75 % and 0.9 nats; accuracy and NLL in function space."""
+    made = []
+    scores = dict(zip(("accuracy", "nll"), linear, strict=True))
+    for (place, kind), seed in product(enumerate(("learned", "mean")), seeds):
+        curves = {
+            f"{gamma:g}": {
+                "free": {f"{t:g}": {"accuracy": 75.0 if t <= both[place] else 10.0} for t in (1e-9, 1e-6, 1.0)}
+            }
+            for gamma, both in warmest.items()
+        }
+        same = {"prior": kind, "seed": seed}
+        drawn = {**same, "who": "draws", "gammas": list(warmest), "taus": {"free": [1e-9, 1e-6, 1.0]}}
+        made.append(record("cold-posterior-large", drawn, {"mode": {"accuracy": 75.0, "nll": 0.9}, **curves}))
+        values = {"calibrated": scores, "plain": scores}
+        made.append(record("cold-posterior-large", {**same, "who": "function space"}, values))
+    return made
+
+
 def continual(ahead: Mapping[str, float], forgotten: float = 0.0) -> list[Record]:
     """By how much the learned prior is ahead of the isotropic one, stream by stream."""
     made = []
@@ -220,6 +243,12 @@ CASES: list[Case] = [
     (cold_posterior, (5.0, 20.0, (0.5, 20.0)), Outcome.partly),
     (cold_posterior, (5.0, 20.0), Outcome.not_reproduced),
     (cold_posterior, (0.5, 3.0), Outcome.not_reproduced),
+    (cold_posterior_large, ({1e-3: (1e-6, 1e-9), 1e-5: (1.0, 1e-6)},), Outcome.reproduced),
+    (cold_posterior_large, ({1e-3: (1e-6, 1e-9), 1e-5: (1.0, 1e-6)}, (73.0, 0.7)), Outcome.partly),
+    (cold_posterior_large, ({1e-3: (1e-6, 1e-9), 1e-5: (1.0, 1e-6)}, (75.5, 1.0)), Outcome.partly),
+    (cold_posterior_large, ({1e-3: (1e-9, 1e-6), 1e-5: (1e-9, 1e-12)},), Outcome.partly),  # as in the paper
+    (cold_posterior_large, ({1e-3: (1e-6, 1e-6), 1e-5: (1e-9, 1e-9)},), Outcome.not_reproduced),
+    (cold_posterior_large, ({1e-3: (1.0, 1e-9)}, (75.5, 0.7), SEEDS[:2]), Outcome.not_reproduced),
     (continual, ({"a": 0.02, "b": 0.02},), Outcome.reproduced),
     (continual, ({"a": 0.02, "b": 0.02}, 0.1), Outcome.partly),
     (continual, ({"a": 0.02, "b": -0.02},), Outcome.partly),

@@ -115,6 +115,19 @@ def test_steps_of_large_blocks_are_shortened_by_the_diagonal(monkeypatch: pytest
     torch.testing.assert_close(outwards(g), same[1](g))
 
 
+def test_steps_of_large_blocks_are_shortened_in_the_eigenvectors_that_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(training, "is_large", lambda *sides: True)
+    model = network()
+    matrix = learned_prior(model).adjusted(1.0, 0.5).precision["2"]
+    assert eigenframe(matrix) is not None
+    inwards, outwards = training._turn(matrix, model)
+    g = torch.randn(8, 9)
+    truth = matrix.solve(g.double())  # no eigenvalue is below one, where steps would stay as they are
+    torch.testing.assert_close(outwards(inwards(g)).double(), truth, rtol=1e-4, atol=1e-5)
+
+
 def test_the_diagonal_of_a_precision_in_a_frame_is_that_of_its_dense_form() -> None:
     matrix = learned_prior(network()).adjusted(0.3, 0.7).precision["2"]
     torch.testing.assert_close(prior_module.diagonal(matrix).flatten(), matrix.dense().diagonal(), rtol=1e-9, atol=0)

@@ -5,6 +5,7 @@ from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, eigenvectors, scaled_identity
 from posterity.algebra.floored import Floored, as_floored, eigenframe, frame_error, in_one_frame
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
+from posterity.algebra.leading import Leading, leading
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
 from posterity.algebra.power import PowerHistory, power_history, power_method
 
@@ -17,6 +18,7 @@ __all__ = [
     "JointEigen",
     "Kronecker",
     "KroneckerSum",
+    "Leading",
     "Matrix",
     "PowerHistory",
     "ScaledIdentity",
@@ -28,6 +30,7 @@ __all__ = [
     "frame_error",
     "in_one_frame",
     "is_large",
+    "leading",
     "mixing_weights",
     "nearest",
     "positive",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored, JointEigen, Kronecker, Matrix, ScaledIdentity, scaled_identity
+from posterity.algebra import Floored, JointEigen, Kronecker, Leading, Matrix, ScaledIdentity, leading, scaled_identity
 from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
 from posterity.curvature.hashes import fingerprint
 from posterity.curvature.provenance import Provenance, past_of
@@ -170,7 +170,8 @@ class PriorPenalty:
     beside a mean loss. It may be called on the network's present weights, or on others by name, as `torch.func` has them.
 
     `train` uses `forces`. With `every` above 1, each step takes the product with P for a part of the blocks, all of them once in
-    so many steps. The others use what they had last, moved along by the diagonal of P: P(θ_k−θ₀) + diag(P)·(θ−θ_k). The gradient
+    so many steps. The others use what they had last, moved along by an approximation A of P: P(θ_k−θ₀) + A(θ−θ_k). That is P in
+    its leading eigenvectors where they are known, else its diagonal, with which training may run away from the mode. The gradient
     is exact where the weights stand still, so the mode is the same; on the way it lags by fewer than `every` steps. No noise
     comes in, so nothing is to be kept out of an optimiser's second moments.
 
@@ -192,14 +193,16 @@ class PriorPenalty:
         costs = {name: _cost(matrix) for name, matrix in self.prior.precision.items()}
         self.every = every or refresh(prior)
         self.turn = _turns(costs, self.every)
-        self.diagonal: dict[str, Tensor] = {}
+        self.nearby: dict[str, Tensor | Leading] = {}
         if self.every > 1:
-            self.diagonal = {
-                name: diagonal(self.prior.precision[name]).to(like) for name, cost in costs.items() if cost
+            self.nearby = {
+                name: leading(prior.precision[name], like) or diagonal(self.prior.precision[name]).to(like)
+                for name, cost in costs.items()
+                if cost
             }
         self.step = 0
         self.rest: dict[str, Tensor] = {}
-        """P(θ_k−θ₀) − diag(P)·(θ_k−θ₀) of each block, at the step k when its turn was."""
+        """P(θ_k−θ₀) − A(θ_k−θ₀) of each block, at the step k when its turn was."""
 
     def __call__(self, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
         """The penalty in nats, of these weights by name, or of the network's own."""
@@ -231,9 +234,9 @@ class PriorPenalty:
             found[name] = precision.matmul(shift)
         elif name not in self.rest or self.turn[name] == self.step % self.every:
             found[name] = precision.matmul(shift)
-            self.rest[name] = torch.addcmul(found[name], self.diagonal[name], shift, value=-1)
+            self.rest[name] = _plus(found[name], self.nearby[name], shift, -1)
         else:
-            found[name] = torch.addcmul(self.rest[name], self.diagonal[name], shift)
+            found[name] = _plus(self.rest[name], self.nearby[name], shift)
         return found[name]
 
     @torch.no_grad()
@@ -268,6 +271,13 @@ class PriorPenalty:
             raise ValueError("the prior's forces have another shape")
         like = next(iter(self.parameters.values()))
         self.step, self.rest = int(state["step"]), {name: x.to(like) for name, x in rest.items()}
+
+
+def _plus(start: Tensor, nearby: Tensor | Leading, shift: Tensor, sign: int = 1) -> Tensor:
+    """start ± A·shift."""
+    if isinstance(nearby, Leading):
+        return start.add(nearby.power(1.0, 0.0, shift), alpha=sign)
+    return torch.addcmul(start, nearby, shift, value=sign)
 
 
 def refresh(prior: Gaussian) -> int:

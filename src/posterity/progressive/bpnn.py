@@ -26,6 +26,7 @@ from posterity.laplace.update import Join
 from posterity.pacbayes import Certificate, Landscape, certify, one_number
 from posterity.pacbayes.tune import BoundName
 from posterity.predictive import Prediction, predict
+from posterity.predictive.jvp import linear_draws
 from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
@@ -44,6 +45,8 @@ TRIES = POOL
 Scaling = Scales | Literal["loo", "evidence"] | BoundName
 """How a column's α, β, τ are chosen: by leave-one-out (τ, with α = β = 1), given, of greatest evidence, or of least bound
 estimate."""
+
+Predictive = Literal["sampled", "jvp"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +92,11 @@ class BPNN(ColumnLearner[Learned]):
             else the one of least validation NLL (1 by default).
         head_precision: of the isotropic prior of a head that the learned prior does not have.
         samples: draws of a prediction.
+        predictive: how predictions are made where leave-one-out chose no width: "sampled", networks drawn from all columns; or
+            "jvp", draws of the network made linear in the weights of the task's own column, with earlier ones at their means.
+            Temperatures are chosen for the same.
         backbone: a frozen module that runs once before all columns.
-        training: options of `train` (lr, epochs, …).
+        training: options of `train` (lr, epochs, …), and `head_first=True` to fit each new head before its column moves.
         frames: a Gaussian over the layers of a column, the learned prior say, in whose eigenvectors every column's posterior is
             kept. For large networks: no column decomposes anything, and each holds one number a weight beside its weights. Blocks
             that it does not have, such as heads, are left to the estimator.
@@ -116,6 +122,7 @@ class BPNN(ColumnLearner[Learned]):
         temperatures: Sequence[float] | None = None,
         head_precision: float = 1.0,
         samples: int = 100,
+        predictive: Predictive = "sampled",
         backbone: nn.Module | None = None,
         training: Mapping[str, Any] | None = None,
         frames: Gaussian | None = None,
@@ -130,6 +137,7 @@ class BPNN(ColumnLearner[Learned]):
         self.estimator = estimator or default_estimator(scales)
         self.scales, self.temperatures = scales, tuple(temperatures)
         self.head_precision, self.samples, self.backbone = head_precision, samples, backbone
+        self.predictive = predictive
         self.training, self.memory_limit, self.seed = dict(training or {}), memory_limit, seed
         # A prior that does not fit shows here, not after the first task has come.
         column_prior(self.prior, self.architecture, Column(model, nn.ModuleList()), [], head_precision)
@@ -246,7 +254,8 @@ class BPNN(ColumnLearner[Learned]):
             # It searches along no line, so forces may lag: see `PriorPenalty`.
             options["prior_every"] = options.get("prior_every") or refresh(own)
         past = self._past(column, own)
-        history = train_column(network, task, own, self.memory_limit, seed, options)
+        head = own_block(len(self.learned), self.architecture.head)
+        history = train_column(network, task, own, self.memory_limit, seed, options, head)
         # Training may have been given numbers for examples: what the weights have seen is told here.
         given = [task.train, task.validation, options["validation"]]
         sign(
@@ -299,6 +308,8 @@ class BPNN(ColumnLearner[Learned]):
             return self.temperatures[0]
         if task.validation is None:
             raise NoData(f'task "{task.name}" has no validation data to choose among {self.temperatures} by.')
+        if self.predictive == "jvp":
+            return self._best_width(posterior, column, task, seed + 3)
         # Draws that neither the column's training nor each other has anything to do with.
         network = self._in_training(column, seed + 2).eval()
         own = Draws(posterior, network, seed + 3)
@@ -319,6 +330,22 @@ class BPNN(ColumnLearner[Learned]):
         for temperature, found in outputs.items():
             stacked = torch.stack(found)
             losses[temperature] = judged(from_outputs(stacked, task.likelihood, stacked.mean(0), False), y).nll
+        return min(losses, key=lambda temperature: losses[temperature])
+
+    def _best_width(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
+        """The temperature of least validation NLL for the network made linear in its own column: τ only scales its draws."""
+        earlier = [entry.column for entry in self.learned]
+        network = self._network([*earlier, column], past=len(earlier)).eval()
+        assert task.validation is not None
+        device = next(network.parameters()).device
+        inputs = [batch.to(device) for batch in batches(task.validation, 250)]
+        dice = torch.Generator().manual_seed(seed % 2**63)
+        mean, shifts = linear_draws(network, posterior, inputs, (self.samples + 1) // 2, dice)
+        targets = torch.cat([batch.targets for batch in inputs])
+        losses = {}
+        for temperature in self.temperatures:
+            drawn = torch.cat([mean + temperature**0.5 * shifts, mean - temperature**0.5 * shifts])
+            losses[temperature] = judged(from_outputs(drawn, task.likelihood, mean, False), targets).nll
         return min(losses, key=lambda temperature: losses[temperature])
 
     # --- using -------------------------------------------------------------------------------------
@@ -358,7 +385,8 @@ class BPNN(ColumnLearner[Learned]):
         """The predictive distribution of a task.
 
         Where leave-one-out chose its width, it is that of the task's own column, made linear in its weights, with earlier columns
-        at their means: what was chosen for. Otherwise, and with `method`, it is over all columns that feed the task.
+        at their means: what was chosen for. Likewise where the learner's `predictive` is "jvp". Otherwise, and with `method`, it
+        is over all columns that feed the task.
 
         Args:
             x: inputs, a tensor or what the network takes by name.
@@ -383,6 +411,8 @@ class BPNN(ColumnLearner[Learned]):
             # As wide as it was before the temperature, which the calibration brings back: unknown inputs want the full width.
             own = entry.posterior.tempered(1 / found.tau)
             return predict(self.network(task), own, x, entry.likelihood, calibration=found, **options)
+        if method is None and self.predictive == "jvp":
+            return predict(self.network(task), entry.posterior, x, entry.likelihood, method="jvp", **options)
         network, whole = self.network(task), self.posterior(task)
         if method != "linearised":
             whole = whole.restricted(_reached(network, whole, x))

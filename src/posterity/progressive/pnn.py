@@ -16,6 +16,7 @@ from posterity.predictive import Prediction
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.learner import ColumnLearner, plain_prediction, seed_of
 from posterity.progressive.network import Network
+from posterity.progressive.prior import own_block
 from posterity.progressive.task import Task
 from posterity.progressive.training import MEMORY_LIMIT, train_column
 
@@ -41,7 +42,7 @@ class PNN(ColumnLearner[Trained]):
         weight_decay: PyTorch's λ on the mean loss, a Gaussian prior of precision λ·N around zero.
         dropout_draws: if not zero, dropout stays on when predicting and as many outputs are averaged (MC dropout).
         backbone: a frozen module that runs once before all columns.
-        training: options of `train` (lr, epochs, …).
+        training: options of `train` (lr, epochs, …), and `head_first=True` to fit each new head before its column moves.
         memory_limit: bytes for keeping what earlier columns hand on while a column trains, where the data is a pair of tensors.
         seed: all randomness follows from it, unless a generator is given.
 
@@ -88,7 +89,8 @@ class PNN(ColumnLearner[Trained]):
             # λ on a mean loss is a precision of λ·N beside the summed one.
             prior = isotropic(network, self.weight_decay * Source(task.train, 1024, None).count)
         options = {"validation": task.validation, "progress": progress} | self.training
-        history = train_column(network, task, prior, self.memory_limit, seed, options)
+        head = own_block(len(earlier), self.architecture.head)
+        history = train_column(network, task, prior, self.memory_limit, seed, options, head)
         network.eval()
         return Trained(task.name, task.likelihood, column, history)
 

@@ -75,6 +75,7 @@ def save(learner: BPNN, folder: str | os.PathLike[str]) -> None:
         "seed": learner.seed,
         "head_precision": learner.head_precision,
         "samples": learner.samples,
+        "predictive": learner.predictive,
         "memory_limit": learner.memory_limit,
         "temperatures": list(learner.temperatures),
         "scaling": _scaling_to_json(learner),
@@ -97,6 +98,8 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
             "seed": _typed(page, "seed", int),
             "head_precision": float(_typed(page, "head_precision", int | float)),
             "samples": _typed(page, "samples", int),
+            # Learners of earlier versions do not say.
+            "predictive": _typed({"predictive": "sampled"} | page, "predictive", str),
             "memory_limit": _typed(page, "memory_limit", int),
             "temperatures": tuple(float(t) for t in _typed(page, "temperatures", list)),
             "scales": _scaling(page["scaling"]),

@@ -6,6 +6,7 @@ Steps are short where the prior is narrow and as usual where it is wide.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from posterity.algebra import (
     Matrix,
     ScaledIdentity,
     is_large,
+    leading,
 )
 from posterity.blocks import Block, find_blocks, named
 from posterity.curvature import Data
@@ -28,6 +30,7 @@ from posterity.gaussian import Gaussian
 from posterity.laplace import History, train
 from posterity.laplace.prior import diagonal
 from posterity.laplace.train import Optimiser
+from posterity.progressive.head_first import fit_head
 from posterity.progressive.memory import POOL
 from posterity.progressive.network import Network
 from posterity.progressive.task import Task
@@ -41,13 +44,24 @@ EPOCHS = 100
 
 
 def train_column(
-    network: Network, task: Task, prior: Gaussian | None, memory_limit: int, seed: int, options: Mapping[str, Any]
+    network: Network,
+    task: Task,
+    prior: Gaussian | None,
+    memory_limit: int,
+    seed: int,
+    options: Mapping[str, Any],
+    head: str,
 ) -> History:
-    """Train the last of some columns. What the earlier ones hand on is kept where that can be: see `Network.remember`."""
+    """Train the last of some columns. What the earlier ones hand on is kept where that can be: see `Network.remember`.
+
+    `options` are those of `train`, and `head_first`: whether the head (the block of this name) is fitted before all else.
+    """
     # A column is built where it is to start: laterals and heads have no counterpart at their prior's mean.
     data, options = task.train, dict[str, Any](epochs=EPOCHS, start="model") | dict(options)
     if options.get("device") is not None:
         network.to(options["device"])
+    if options.pop("head_first", False):
+        fit_head(network, head, data, task.likelihood, prior)
     # Every draw of the pool runs once for all examples, which takes epochs to pay off; weights that are not drawn, only one.
     worth = options["epochs"] > (1 if network.draws is None else POOL)
     if memory_limit and worth and not options.get("augment"):
@@ -84,7 +98,8 @@ def prior_adam(network: nn.Module, prior: Gaussian, lr: float) -> Optimiser:
     Adam moves every weight by about its learning rate, however steep the loss. The prior of a lateral connection, a cold
     posterior, may hold weights to a millionth: a step of the usual length would cost more nats than all the data can tell, and
     training would never leave the start, the best it has seen. In these coordinates a step costs the same under every prior.
-    Four small products a block and step; large blocks, whose products cost more than a step, take the diagonal alone.
+    Four small products a block and step. Large blocks, whose products cost more than a step, take their leading eigenvectors
+    where these are known, else the diagonal alone.
     """
     parameters = dict(network.named_parameters(remove_duplicate=False))
     blocks = find_blocks(network, named(prior.mean))
@@ -151,6 +166,9 @@ def _turn(precision: Matrix, network: nn.Module) -> Turn:
         short = values.double().rsqrt().clamp_max(1).to(like)
         return _shortened(short)
     if is_large(*precision.shape):
+        if first := leading(precision, like):
+            shorten = partial(first.power, -0.5, 1.0)
+            return shorten, shorten
         return _shortened(diagonal(precision).clamp_min(1).rsqrt().to(like))
     if isinstance(precision, Floored) and isinstance(precision.curvature, JointEigen):
         frame = precision.curvature

@@ -16,7 +16,7 @@ from posterity_studies.shared.columns import made_up_columns
 from posterity_studies.shared.picture_streams import SETS, made_up, of_sets, of_washington
 from posterity_studies.shared.washington import LATER
 from posterity_studies.studies.continual_large import cells, paper
-from posterity_studies.studies.continual_large.methods import NAMES, STRENGTHS, method, prior
+from posterity_studies.studies.continual_large.methods import NAMES, PLAIN_RATES, STRENGTHS, method, prior
 
 real = pytest.mark.skipif(data_root() is None, reason="real data is read from POSTERITY_DATA")
 QUICK = {"epochs": 2, "stop_after": 2, "batch_size": 8}
@@ -88,15 +88,15 @@ def test_predictions_that_change_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     """A learner that spoils its first column when the last comes is found out."""
     stream = made_up(0)
     chosen = method("pnn 1e-05", made_up_columns(), QUICK, 0, draws=1, strengths=1)
-    learner, learn = chosen.learner, chosen.learner.learn
+    learner, draft = chosen.learner, chosen.learner.draft
 
     def spoil(task, **options):
         if task.name == stream[5].name:
             with torch.no_grad():
                 learner.learned[0].column.module.fc.bias.add_(1e-6)
-        return learn(task, **options)
+        return draft(task, **options)
 
-    monkeypatch.setattr(learner, "learn", spoil)
+    monkeypatch.setattr(learner, "draft", spoil)
     assert cells.run(chosen, stream)["changed"] == len(stream[0].test[1])  # type: ignore[index]
 
 
@@ -110,6 +110,21 @@ def test_priors_are_the_papers_three() -> None:
             flat = 2.0 * matrix.size
             trace = float(learned.adjusted(0.5, 0.0).precision[name].trace()) if kind == "learned" else 0.0
             assert float(matrix.trace()) == pytest.approx(flat + trace, rel=1e-5)
+
+
+def test_a_plain_column_takes_the_rate_of_least_validation_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = method("pnn 1e-05", made_up_columns(), QUICK, 0, draws=1, strengths=2)
+    drafts, draft = [], chosen.learner.draft
+
+    def noted(task, **options):
+        drafts.append((draft(task, **options), chosen.learner.training["lr"]))
+        return drafts[-1][0]
+
+    monkeypatch.setattr(chosen.learner, "draft", noted)
+    chosen.learn(made_up(0)[0])
+    assert [rate for _, rate in drafts] == list(PLAIN_RATES[:2])
+    best = min((entry for entry, _ in drafts), key=lambda entry: entry.history.final.validation_nll)
+    assert chosen.learner.learned == (best,)
 
 
 def test_dropout_leaves_the_network_it_came_from_alone() -> None:

@@ -47,11 +47,9 @@ def run(chosen: Method, stream: Stream) -> dict[str, Any]:
     temperatures: list[float | None] = []
     kept: list[tuple[Tensor, Tensor | None]] = []
     for number, task in enumerate(stream):
+        chosen.learn(task)
         if isinstance(learner, BPNN):
-            learner.adopt(learner.draft(task, prior=list(chosen.priors), progress=False))
             temperatures.append(_temperature(learner))
-        else:
-            learner.learn(task, progress=False)
         x, y = _test(task)
         prediction = _predicted(learner, x, task)
         scores = judged(prediction, y)

@@ -179,7 +179,7 @@ class Bernoulli(Likelihood):
         return outputs, targets
 
     def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(outputs, targets, reduction="sum")
+        return F.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype), reduction="sum")
 
     def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.sigmoid() - targets

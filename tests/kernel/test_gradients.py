@@ -39,7 +39,6 @@ def test_kernels_of_rows_are_those_of_gradients_written_out(weights, room, monke
 def test_the_kernel_of_examples_with_themselves_is_that_with_their_copies(form, weights, count):
     one, copy = form(rows(count)), form(rows(count))
     torch.testing.assert_close(one.gram(one, weights), one.gram(copy, weights))
-    torch.testing.assert_close(one.shared_gram(one, weights), one.shared_gram(copy, weights))
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -128,7 +128,7 @@ class _Search:
         self.of, self.criterion, self.groups, self.link = of, criterion, groups, link
         self.inference = inference
         self.seen: dict[Strength, Member | None] = {}
-        self.modes: dict[Strength, Tensor] = {}  # outputs there
+        self.modes: dict[tuple[float, ...], Tensor] = {}  # outputs there, by where the strength is
         self.widths = 1
         self.at_mode: dict[Strength, float] = {}
         self.folds = folds_of(of.targets, groups)
@@ -198,14 +198,12 @@ class _Search:
     def _posterior(self, strength: Strength) -> FunctionPosterior:
         if isinstance(self.inference, Variational):
             return infer(self.of, strength, self.inference)
-        posterior = self.of.posterior(strength, self._near(strength))
-        self.modes[strength] = posterior.latent.outputs
+        # From the mode of the strength most like this one Newton's method has less far to go.
+        here = place(strength)
+        near = min(self.modes, key=lambda other: math.dist(here, other), default=None)
+        posterior = self.of.posterior(strength, None if near is None else self.modes[near])
+        self.modes[here] = posterior.latent.outputs
         return posterior
-
-    def _near(self, strength: Strength) -> Tensor | None:
-        """Outputs at the mode of the strength most like this one: Newton's method has less far to go from there."""
-        nearest = min(self.modes, key=lambda other: distance(strength, other), default=None)
-        return None if nearest is None else self.modes[nearest]
 
     def _member(self, posterior: FunctionPosterior, left_out: LeftOut) -> Member:
         calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
@@ -239,10 +237,9 @@ class _Search:
         return self._member(member.posterior, left_out)
 
 
-def distance(one: Strength, other: Strength) -> float:
-    """How unlike two strengths are: by factors, with nothing and infinity as very small and very large numbers."""
-    pairs = zip((one.share, one.floor, one.head), (other.share, other.floor, other.head), strict=True)
-    return sum(abs(math.log(min(max(a, 1e-30), 1e30) / min(max(b, 1e-30), 1e30))) for a, b in pairs)
+def place(strength: Strength) -> tuple[float, ...]:
+    """A strength by the logarithms of its numbers, nothing and infinity as very small and very large ones."""
+    return tuple(math.log(min(max(x, 1e-30), 1e30)) for x in (strength.share, strength.floor, strength.head))
 
 
 def calibrate(

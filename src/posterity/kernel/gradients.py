@@ -29,9 +29,7 @@ class Rows:
     def gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
         """Σ_ij w_ij G_ij G'_ij over the entries of the gradients; without weights all are 1."""
         if other is self:
-            n, c, _ = self.s.shape
-            found = _mirrored(n, c, lambda here, on: self.some(here).gram(self.some(on), weights))
-            return found.view(n, c, n, c)
+            return _mirrored(self.s, lambda here, on: self.some(here).gram(self.some(on), weights))
         if weights is None:
             inner = self.a @ other.a.mT
             return torch.einsum("nci,mdi->ncmd", self.s, other.s).mul_(inner[:, None, :, None])
@@ -49,8 +47,6 @@ class Rows:
 
     def shared_gram(self, other: Rows, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
         """The mean over outputs of the gram between equal outputs."""
-        if other is self:
-            return _mirrored(len(self.a), 1, lambda here, on: self.some(here).shared_gram(self.some(on), weights))
         c, out = self.s.shape[1:]
         if weights is None:
             return (self.a @ other.a.mT) * (self.s.flatten(1) @ other.s.flatten(1).mT) / c
@@ -90,16 +86,12 @@ class Gradients:
 
     def gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
         if other is self:
-            n, c = self.g.shape[:2]
-            found = _mirrored(n, c, lambda here, on: self.some(here).gram(self.some(on), weights))
-            return found.view(n, c, n, c)
+            return _mirrored(self.g, lambda here, on: self.some(here).gram(self.some(on), weights))
         first, second = self.g.flatten(2).flatten(0, 1), other.g.flatten(2).flatten(0, 1)
         scaled = first if weights is None else first * weights.flatten().to(first)
         return (scaled @ second.mT).view(*self.g.shape[:2], *other.g.shape[:2])
 
     def shared_gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
-        if other is self:
-            return _mirrored(len(self.g), 1, lambda here, on: self.some(here).shared_gram(self.some(on), weights))
         first, second = self.g.flatten(2), other.g.flatten(1)
         scaled = first if weights is None else first * weights.flatten().to(first)
         return scaled.flatten(1) @ second.mT / self.g.shape[1]
@@ -122,22 +114,22 @@ class Gradients:
         return torch.einsum("nc,ncij->ij", coefficients, self.g)
 
 
-def _mirrored(n: int, outputs: int, kernel: Callable[[slice, slice], Tensor]) -> Float[Tensor, "side side"]:
-    """The kernel of n examples with themselves: a strip of them meets itself and all behind it, the rest is mirrored."""
-    total: Tensor | None = None
-    for strip in _pieces(n, 1, max(NARROW, -(-n // STRIPS))):
-        piece = kernel(strip, slice(strip.start, None)).reshape(-1, (n - strip.start) * outputs)
-        if total is None:
-            total = piece.new_empty(n * outputs, n * outputs)
-        here, on = slice(strip.start * outputs, strip.stop * outputs), slice(strip.start * outputs, None)
-        total[here, on] = piece
-        total[on, here] = piece.mT
-    assert total is not None
+def _mirrored(
+    like: Tensor, kernel: Callable[[slice, slice], Float[Tensor, "n c m d"]]
+) -> Float[Tensor, "n outputs n outputs"]:
+    """The kernel of examples with themselves: a strip of them meets itself and all behind it, the rest is mirrored."""
+    n, c = like.shape[:2]
+    total = like.new_empty(n, c, n, c)
+    step = max(NARROW, -(-n // STRIPS))
+    for start in range(0, n, step):
+        here, on = slice(start, start + step), slice(start, None)
+        total[here, :, on] = piece = kernel(here, on)
+        total[on, :, here] = piece.permute(2, 3, 0, 1)
     return total
 
 
-def _pieces(n: int, size: int, room: int | None = None) -> Iterator[slice]:
+def _pieces(n: int, size: int) -> Iterator[slice]:
     """Slices of n examples of that size each, as many at a time as there is room for."""
-    step = max(1, (PIECE if room is None else room) // max(1, size))
+    step = max(1, PIECE // max(1, size))
     for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
+        yield slice(start, start + step)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.curvature import Categorical, Likelihood
+from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, NotFinite
 from posterity.kernel.latent import CoupledLatent, SharedLatent, symmetric
 
@@ -57,11 +57,18 @@ def coupled_mode(
         targets,
         guess,
         gram,
-        # In float32 a Cholesky factor is half the work, and good enough a direction until the mode is near.
-        lambda f, residual: newton(f, residual, single),
+        (lambda f, residual: newton(f, residual, single)) if _bears_rounding(gram, likelihood) else None,
     )
     log_det = 2 * float(lower.diagonal().log().sum())
     return CoupledLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, root, lower)
+
+
+def _bears_rounding(gram: Float[Tensor, "side side"], likelihood: Likelihood) -> bool:
+    """Whether steps far from the mode may take float32: half the work, and good enough a direction.
+
+    Of Gaussian noise the first step arrives. The identity must not be lost beside the kernel.
+    """
+    return not isinstance(likelihood, GaussianNoise) and float(gram.abs().max()) * torch.finfo(torch.float32).eps < 1
 
 
 def _one_plus(gram: Float[Tensor, "side side"], root: Float[Tensor, "n c c"]) -> Float[Tensor, "side side"]:
@@ -138,9 +145,10 @@ def _iterate(newton, times_gram, start, likelihood, targets, guess, gram, rough=
         # What a weight does outside the range of K moves no output: the promised decrease sees only what counts.
         promised = -float((step * (move + times_gram(residual))).sum())
         exact, far = not far, far and (guessed or promised > NEAR * (1 + abs(value)))
-        if exact and not guessed and promised <= DECREASE * (1 + abs(value)):
-            # Newton's steps square their error: one more leaves nothing but rounding.
-            arrived, w, f = True, new, start + move + along
+        if not guessed and promised <= DECREASE * (1 + abs(value)):
+            if exact:
+                # Newton's steps square their error: one more leaves nothing but rounding.
+                arrived, w, f = True, new, start + move + along
             continue
 
         def objective(

@@ -89,7 +89,8 @@ def made_up() -> Source:
         network = LastStage(stage, 8, 6)
         nn.init.normal_(network.fc.weight, std=0.3)
         x = torch.randn(60, 6, 2, 2)
-    return Source(pt.prior(network.eval(), x, estimator=pt.KFAC(), progress=False), stage, 8)
+    generator = torch.Generator().manual_seed(0)
+    return Source(pt.prior(network.eval(), x, estimator=pt.KFAC(), generator=generator, progress=False), stage, 8)
 
 
 def source(name: str) -> Source:

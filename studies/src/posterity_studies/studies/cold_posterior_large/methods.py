@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,10 @@ in its mean."""
 
 Tempered = dict[float, Tensor]
 """Probabilities by temperature."""
+Taus = Mapping[str, Sequence[float]]
+"""Temperatures by way."""
+AT_A_TIME = 10
+"""Draws in memory."""
 
 
 def prior_of(kind: str, learned: pt.Gaussian, model: nn.Module, gamma: float) -> pt.Gaussian:
@@ -48,32 +52,38 @@ def prior_of(kind: str, learned: pt.Gaussian, model: nn.Module, gamma: float) ->
 
 
 def tempered(
-    model: nn.Module,
-    posterior: pt.Gaussian,
-    x: Tensor,
-    taus: Mapping[str, Sequence[float]],
-    draws: int,
-    generator: torch.Generator,
+    model: nn.Module, posterior: pt.Gaussian, x: Tensor, taus: Taus, draws: int, generator: torch.Generator
 ) -> dict[str, Tempered]:
     """Every way that temperatures are given for. One set of draws serves all temperatures of a way."""
     found: dict[str, Tempered] = {}
+    for count in _parts(draws):
+        for way, curve in _drawn(model, posterior, x, taus, count, generator):
+            so_far = found.setdefault(way, {})
+            for tau, probs in curve.items():
+                so_far[tau] = so_far.get(tau, 0) + probs * (count / draws)
+    return found | _linear(model, posterior, x, taus, draws, generator)
+
+
+def _parts(draws: int) -> list[int]:
+    """A few at a time: each is as large as the network."""
+    return [min(AT_A_TIME, draws - first) for first in range(0, draws, AT_A_TIME)]
+
+
+def _drawn(
+    model: nn.Module, posterior: pt.Gaussian, x: Tensor, taus: Taus, draws: int, generator: torch.Generator
+) -> Iterator[tuple[str, Tempered]]:
+    """By drawn networks. The draws below the head are those of all weights."""
     noise = draw_noise("free", posterior, {}, draws, generator)
-    found["free"] = tempered_probabilities(model, noise, x, taus["free"])
+    yield "free", tempered_probabilities(model, noise, x, taus["free"])
     del noise[HEAD]
-    found["below"] = tempered_probabilities(model, noise, x, taus["below"])
+    yield "below", tempered_probabilities(model, noise, x, taus["below"])
     del noise
     for way in (way for way in taus if way.startswith("shrunk")):
-        found[way] = tempered_probabilities(model, draw_noise(way, posterior, {}, draws, generator), x, taus[way])
-    return found | linear(model, posterior, x, taus, draws, generator)
+        yield way, tempered_probabilities(model, draw_noise(way, posterior, {}, draws, generator), x, taus[way])
 
 
-def linear(
-    model: nn.Module,
-    posterior: pt.Gaussian,
-    x: Tensor,
-    taus: Mapping[str, Sequence[float]],
-    draws: int,
-    generator: torch.Generator,
+def _linear(
+    model: nn.Module, posterior: pt.Gaussian, x: Tensor, taus: Taus, draws: int, generator: torch.Generator
 ) -> dict[str, Tempered]:
     """f + √τ · J(θ_s − θ̂): one derivative a draw and its mirror image, whatever the temperature."""
     mean, shifts = linear_draws(model, posterior, list(input_batches(x, AT_ONCE, x.device)), draws, generator)

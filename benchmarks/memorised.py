@@ -19,8 +19,7 @@ from torch.nn.functional import cross_entropy
 import posterity as pt
 from posterity.curvature.batches import input_batches
 from posterity.errors import Memorised
-from posterity.kernel import Calibration, calibrate
-from posterity.kernel.linearised import LeftOut
+from posterity.kernel import Calibration, LeftOut, calibrate
 from posterity.lenet import lenet5
 from posterity.predictive.linearised import output_moments
 

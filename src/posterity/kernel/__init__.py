@@ -1,6 +1,7 @@
 """Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
 
-from posterity.kernel.choose import averaged, calibrate, choose, folds_of, stacked
+from posterity.kernel.choose import averaged, calibrate, choose, stacked
+from posterity.kernel.folds import folds_of
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
 from posterity.kernel.latent import Latent, Link, centred, link, normal_draws, spread

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, Inconsistent
+from posterity.kernel.folds import folds_of, judged, lots_of
 from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
 from posterity.kernel.latent import Link
 from posterity.kernel.left_out import Calibration, LeftOut
@@ -29,7 +30,6 @@ TEMPERATURES = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Of the probabilities. Below one they would be sharper than the network's own, which overfits few examples."""
 TAUS = (0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Multiples of the posterior covariance; 0 is the network at its mode."""
-FOLDS = 5
 MEMBERS = 4
 """The most posteriors of an average: each costs its own kernel at every prediction."""
 ALIKE = 0.02
@@ -89,6 +89,8 @@ def choose(
         raise ValueError(
             "groups= are left out together by inference=pt.Laplace() only; Variational() leaves out one by one."
         )
+    if criterion == "loo" and not len(judged(folds_of(linearised.targets, groups))[0]):
+        return _unjudged(choose(linearised, "evidence", groups, link, shares, inference, still))
     kernel = linearised.kernel
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)
@@ -105,11 +107,19 @@ def choose(
         )
     if criterion != "loo":
         return Choice((scored[0],), strengths, criterion, strengths)
-    members = averaged(_distinct(scored), groups)[:MEMBERS]
+    members = averaged(_distinct(scored), search.together)[:MEMBERS]
     if not isinstance(inference, Variational):  # whose refits would cost as much as all the rest
-        members = averaged([search.refit(member) for member in members], groups)
+        members = averaged([search.refit(member) for member in members], search.together)
     loose = search.loosened(members[0].posterior) if len(heads) == 1 else None
     return Choice(members, options, criterion, strengths, search.for_mode(), loose)
+
+
+def _unjudged(choice: Choice) -> Choice:
+    """What the evidence chose, for predictions at the mode: with one example a class nothing can be left out to tell the width.
+
+    The evidence likes posteriors that are far too wide; the *mode* under its strength is a good one.
+    """
+    return replace(choice, members=tuple(replace(m, calibration=Calibration(0.0, 1.0)) for m in choice.members))
 
 
 class _Search:
@@ -125,13 +135,15 @@ class _Search:
         heads: tuple[float, ...],
         inference: Inference | None,
     ) -> None:
-        self.of, self.criterion, self.groups, self.link = of, criterion, groups, link
+        self.of, self.criterion, self.link = of, criterion, link
         self.inference = inference
+        self.folds = folds_of(of.targets, groups)
+        self.judged, self.together = judged(self.folds.to(of.targets.device), groups)
+        self.lots = groups if isinstance(inference, Variational) else lots_of(self.folds, of.classes, groups)
         self.seen: dict[Strength, Member | None] = {}
         self.modes: dict[tuple[float, ...], Tensor] = {}  # outputs there, by where the strength is
         self.widths = 1
         self.at_mode: dict[Strength, float] = {}
-        self.folds = folds_of(of.targets, groups)
         self.moved = any(u != 1 for u in (unit(of, 0.0, head=True), *(unit(of, share) for share in shares)))
         """Whether outputs are of an unusual size under any prior: then all grids move to theirs, and are wide."""
         self.head_unit = unit(of, 0.0, head=True, always=self.moved)
@@ -188,11 +200,12 @@ class _Search:
             posterior = self._posterior(strength)
             if self.criterion != "loo":
                 return Member(1.0, posterior, Calibration(), -posterior.log_evidence)
-            left_out = posterior.left_out(self.groups)
+            left_out = posterior.left_out(self.lots)
         except (DidNotConverge, Inconsistent):
             # A kernel too large for its numbers: this strength is no candidate, its neighbours are.
             return None
-        self.at_mode[strength] = left_out.nll(self.of.likelihood, self.of.targets, Calibration(0.0, 1.0), self.link)
+        left_out, targets = left_out.part(self.judged), self.of.targets[self.judged]
+        self.at_mode[strength] = left_out.nll(self.of.likelihood, targets, Calibration(0.0, 1.0), self.link)
         return self._member(posterior, left_out)
 
     def _posterior(self, strength: Strength) -> FunctionPosterior:
@@ -206,8 +219,9 @@ class _Search:
         return posterior
 
     def _member(self, posterior: FunctionPosterior, left_out: LeftOut) -> Member:
-        calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, self.of.targets, self.link)
-        log_probs = left_out.log_probs(self.of.likelihood, self.of.targets, calibration, self.link)
+        targets = self.of.targets[self.judged]
+        calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, targets, self.link)
+        log_probs = left_out.log_probs(self.of.likelihood, targets, calibration, self.link)
         return Member(1.0, posterior, calibration, nll, log_probs)
 
     def for_mode(self) -> Strength | None:
@@ -234,7 +248,7 @@ class _Search:
             left_out = member.posterior.refitted(self.folds)
         except DidNotConverge:
             return member
-        return self._member(member.posterior, left_out)
+        return self._member(member.posterior, left_out.part(self.judged))
 
 
 def place(strength: Strength) -> tuple[float, ...]:
@@ -288,9 +302,13 @@ def averaged(members: Sequence[Member], groups: Tensor | None = None) -> tuple[M
 def stacked(choice: Choice, networks: Networks, groups: Tensor | None = None) -> Choice:
     """Posteriors and trained networks together, weighted so that the mixture predicts best what was left out (stacking).
 
+    `groups` are those of the examples that were left out. Where none could be, both sides count alike.
+
     The weight is the mean of the best ones over resampled examples, and over `HALVES` examples more that speak for neither: a
     handful of examples that were left out says little, and an average of two is rarely far behind the better.
     """
+    if not len(networks.log_probs):
+        return _joined(choice, networks, 0.5)
     probs = [m.weight * m.log_probs.double().exp() for m in choice.members if m.log_probs is not None]
     here, there = torch.stack(probs).sum(0), networks.log_probs.double().exp()
     weights = torch.linspace(0, 1, 21, dtype=torch.float64, device=here.device)
@@ -298,7 +316,10 @@ def stacked(choice: Choice, networks: Networks, groups: Tensor | None = None) ->
     resampled = _resampled(len(here), groups)
     best = weights[(resampled.to(mixed) @ mixed.mT).argmax(1)].mean()
     count = len(here) if groups is None else len(groups.unique())
-    share = float((count * best + HALVES * 0.5) / (count + HALVES))
+    return _joined(choice, networks, float((count * best + HALVES * 0.5) / (count + HALVES)))
+
+
+def _joined(choice: Choice, networks: Networks, share: float) -> Choice:
     members = tuple(replace(m, weight=m.weight * (1 - share)) for m in choice.members)
     return replace(choice, members=members, networks=replace(networks, weight=share))
 
@@ -311,17 +332,3 @@ def _resampled(count: int, groups: Tensor | None) -> Float[Tensor, "draws n"]:
     shares = -draw.clamp_min(1e-300).log()
     shares = shares / shares.sum(1, keepdim=True) * len(sizes)
     return (shares / sizes)[:, labels]
-
-
-def folds_of(targets: Tensor, groups: Int[Tensor, " n"] | None = None, folds: int = FOLDS) -> Int[Tensor, " n"]:
-    """Folds for refitting: whole groups, classes spread evenly, the same every time."""
-    n = len(targets)
-    labels = torch.arange(n) if groups is None else torch.unique(groups.cpu(), return_inverse=True)[1]
-    count = int(labels.max()) + 1
-    first = torch.stack([(labels == g).nonzero()[0, 0] for g in range(count)]) if groups is not None else labels
-    shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-    if not targets.is_floating_point() and targets.ndim == 1:
-        shuffled = shuffled[targets.cpu()[first[shuffled]].argsort(stable=True)]
-    fold = torch.empty(count, dtype=torch.int64)
-    fold[shuffled] = torch.arange(count) % min(folds, count)
-    return fold[labels]

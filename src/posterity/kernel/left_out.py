@@ -18,6 +18,7 @@ from torch import Tensor
 
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.errors import Inconsistent
+from posterity.kernel.folds import STAYS
 from posterity.kernel.latent import Latent, Link, centred, link, moderated, symmetric
 
 ENTRIES = 1 << 20
@@ -45,6 +46,10 @@ class LeftOut:
 
     mean: Float[Tensor, "n outputs"]
     covariance: Float[Tensor, "n outputs outputs"]
+
+    def part(self, index: Int[Tensor, " m"]) -> LeftOut:
+        """Those of some examples."""
+        return LeftOut(self.mean[index], self.covariance[index])
 
     def nll(self, likelihood: Likelihood, targets: Tensor, calibration: Calibration, kind: Link = "probit") -> float:
         """Mean NLL of the left-out examples, in nats."""
@@ -94,14 +99,14 @@ def _log_likelihood(
 def leave_out(
     latent: Latent, likelihood: Likelihood, targets: Tensor, groups: Int[Tensor, " n"] | None = None
 ) -> LeftOut:
-    """Every example predicted without itself, or without its group, from one posterior.
+    """Every example predicted without itself, or without its group, from one posterior; with itself in a group of −1.
 
     Raises:
         Inconsistent: where the posterior is not consistent with its own data (an eigenvalue of HS at or above 1).
     """
     n, c = latent.outputs.shape
     gradient, root = likelihood.residual(latent.outputs, targets), likelihood.fisher_root(latent.outputs)
-    mean, covariance = torch.empty_like(latent.outputs), root.new_empty(n, c, c)
+    mean, covariance = latent.outputs.clone(), root.new_zeros(n, c, c)
     for index in _by_size(n, groups):
         size = index.shape[1]
         s = latent.blocks(index)
@@ -137,7 +142,7 @@ def _by_size(n: int, groups: Int[Tensor, " n"] | None) -> list[Int[Tensor, "grou
     if groups is None:
         return [torch.arange(n)[:, None]]
     found: dict[int, list[Tensor]] = {}
-    for label in groups.unique():
+    for label in groups[groups != STAYS].unique():
         members = (groups == label).nonzero().flatten()
         found.setdefault(len(members), []).append(members)
     return [torch.stack(members) for members in found.values()]

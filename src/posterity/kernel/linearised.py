@@ -18,6 +18,7 @@ from posterity.blocks import Block
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.curvature.batches import Batch
 from posterity.errors import Inconsistent
+from posterity.kernel.folds import STAYS
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kept, Kernel, Strength
 from posterity.kernel.latent import Latent, Link, spread
@@ -87,12 +88,15 @@ class FunctionPosterior:
         return float(spread(covariance, self.of.likelihood).max())
 
     def refitted(self, folds: Int[Tensor, " n"]) -> LeftOut:
-        """The same by refitting without each fold in turn: exact for the linearised model, a mode search a fold."""
+        """The same by refitting without each fold in turn: exact for the linearised model, a mode search a fold.
+
+        Examples of the fold −1 are never left out, and keep the outputs of this posterior.
+        """
         of, kernel = self.of, self.of.kernel
         gram, start = kernel.own(of.train, self.strength), of.start()
         n, c = start.shape
-        mean, covariance = torch.empty_like(start), start.new_empty(n, c, c)
-        for fold in folds.unique():
+        mean, covariance = self.latent.outputs.clone(), start.new_zeros(n, c, c)
+        for fold in folds[folds != STAYS].unique():
             out, kept = (folds == fold).nonzero().flatten(), (folds != fold).nonzero().flatten()
             latent = kernel.mode(
                 kernel.part(gram, kept, kept), start[kept], of.likelihood, of.targets[kept], self.latent.outputs[kept]
@@ -124,7 +128,7 @@ class Member:
     nll: float
     """Mean NLL in nats of examples that were left out."""
     log_probs: Float[Tensor, " n"] | None = None
-    """ln p of each training example when it was left out."""
+    """ln p of each training example that was left out, when it was."""
 
 
 @dataclass(frozen=True, eq=False)

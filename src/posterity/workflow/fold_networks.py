@@ -6,6 +6,7 @@ Nobody can tell in advance how sure trained networks may be. What each left out 
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,7 @@ from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, LeftOut, Link, Networks, calibrate, folds_of, outputs_at
 from posterity.kernel.choose import HALVES
+from posterity.kernel.folds import judged
 from posterity.kernel.kernels import Examples
 from posterity.laplace.prior import PriorPenalty
 
@@ -85,11 +87,12 @@ def trained_networks(
     """Networks trained under the prior: one on all examples, and one without each fold; None if training diverges.
 
     What was left out scores them and chooses their temperature. The first has seen more and has no score of its own: it counts as
-    much as the others together.
+    much as the others together. With one example a class nothing can be left out: it is alone then, as sure as it is.
     """
     whole, targets = Batch.joined(examples.inputs), examples.targets
     folds = folds_of(targets, groups).to(targets.device)
-    parts = folds.unique().tolist()
+    seen, groups = judged(folds, groups)
+    parts = folds[seen].unique().tolist()
     outputs = torch.empty(len(targets), examples.outputs, dtype=torch.float64, device=targets.device)
     networks = []
     try:
@@ -98,15 +101,18 @@ def trained_networks(
                 # From scratch, networks that see other batches differ by more than their folds, and average better.
                 own = seed + number if recipe.from_scratch else seed
                 if fold is None:
-                    networks.append((0.5, _train(model, prior, whole, likelihood, recipe, own)))
+                    share = 0.5 if parts else 1.0
+                    networks.append((share, _train(model, prior, whole, likelihood, recipe, own)))
                     continue
                 kept, out = (folds != fold).nonzero().flatten(), (folds == fold).nonzero().flatten()
                 networks.append((0.5 / len(parts), _train(model, prior, whole.rows(kept), likelihood, recipe, own)))
                 outputs[out] = outputs_at(model, networks[-1][1], whole.rows(out)).double()
     except NotFinite:
         return None
-    certain = outputs.new_zeros(*outputs.shape, outputs.shape[1])
-    left_out = LeftOut(outputs, certain)
+    if not parts:
+        return Networks(1.0, tuple(networks), Calibration(0.0), math.nan, outputs.new_zeros(0))
+    outputs, targets = outputs[seen], targets[seen]
+    left_out = LeftOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1]))
     calibration, nll, _ = calibrate(left_out, likelihood, targets, link, taus=(0.0,))
     log_probs = left_out.log_probs(likelihood, targets, calibration, link)
     # Networks that are averaged, and one that has seen all examples, are softer than any that was scored.

@@ -38,6 +38,7 @@ from posterity.kernel import (
     stacked,
 )
 from posterity.kernel.choose import Criterion, unit
+from posterity.kernel.folds import folds_of, judged
 from posterity.kernel.gradients import Rows
 from posterity.kernel.kernels import FLOORS, SHARED, SIDE, Examples, fits, gather
 from posterity.laplace import History, Scales, fitted, isotropic, train, update
@@ -169,7 +170,8 @@ class HandedDown:
             beside = self._networks(space, few, groups, progress)
         history = None
         if beside is not None:
-            space = replace(space, choice=stacked(space.choice, beside, groups))
+            _, together = judged(folds_of(few.targets, groups), groups)
+            space = replace(space, choice=stacked(space.choice, beside, together))
             _, trained = beside.weights[0]
             model.load_state_dict(write_blocks(find_blocks(model, named(trained)), trained), strict=False)
             sign(model, used.provenance.joined(self.seen))

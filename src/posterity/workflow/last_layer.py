@@ -36,6 +36,7 @@ from posterity.kernel import (
     choose_noise,
     folds_of,
 )
+from posterity.kernel.folds import judged
 from posterity.kernel.gradients import Rows
 from posterity.kernel.kernels import SHARED, SIDE
 from posterity.kernel.last_layer import (
@@ -225,6 +226,7 @@ class _Search:
         self.of = Linearised(kernel, found.train, found.targets, likelihood, outputs, None)
         self.validation, self.groups, self.link = validation, groups, link
         self.folds = folds_of(found.targets, groups)
+        self.judged, _ = judged(self.folds)
         self.some: Tensor | None = None
         if not small and n > SOME and groups is None:
             self.some = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:SOME]
@@ -282,6 +284,9 @@ class _Search:
     def _scored(self, precision: float) -> Member | None:
         try:
             posterior = self.of.posterior(Strength(0.0, float("inf"), precision), self.guess)
+            if self.validation is None and not len(self.judged):
+                # One example a class: nothing can be left out, and the evidence has to choose.
+                return Member(1.0, posterior, Calibration(0.0), -posterior.log_evidence / len(self.of.targets))
             left_out, targets = self._left_out(posterior)
         except (DidNotConverge, Inconsistent):
             return None
@@ -295,9 +300,9 @@ class _Search:
         if self.some is not None:
             left_out = left_out_some(posterior.latent, self.of.likelihood, self.of.targets, self.some)
             return left_out, self.of.targets[self.some]
-        if len(self.of.targets) <= REFITTED:
-            return posterior.refitted(self.folds), self.of.targets
-        return posterior.left_out(self.groups), self.of.targets
+        few = len(self.of.targets) <= REFITTED
+        left_out = posterior.refitted(self.folds) if few else posterior.left_out(self.groups)
+        return left_out.part(self.judged), self.of.targets[self.judged]
 
 
 def _with_noise(frames: dict[str, BlockFrame], head: str, found: Features) -> tuple[Choice, GaussianNoise]:

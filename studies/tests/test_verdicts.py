@@ -80,7 +80,7 @@ def cold_posterior_large(
         same = {"prior": kind, "seed": seed}
         drawn = {**same, "who": "draws", "gammas": list(warmest), "taus": {"free": [1e-9, 1e-6, 1.0]}}
         made.append(record("cold-posterior-large", drawn, {"mode": {"accuracy": 75.0, "nll": 0.9}, **curves}))
-        values = {"calibrated": scores, "plain": scores}
+        values = {"calibrated": scores, "plain": scores, "chosen": {"tau": 0.1}}
         made.append(record("cold-posterior-large", {**same, "who": "function space"}, values))
     return made
 

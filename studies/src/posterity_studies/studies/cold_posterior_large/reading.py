@@ -16,7 +16,7 @@ ENOUGH = 2
 """Seeds that are needed before anything is said of a difference: they are of powers of ten."""
 LOST = 1.0
 """Points of accuracy below the mode that still count as level with it."""
-LINEAR = {"calibrated": "leave-one-out scales", "plain": "the covariance as it is"}
+LINEAR = {"calibrated": "leave-one-out scales", "plain": "the covariance as it is, τ = 1"}
 """Both predictives of the exact posterior of the network made linear."""
 COLDER = -16.0
 """Stands for a log10 of a temperature where even the coldest, 1e-15, is too warm."""
@@ -118,7 +118,7 @@ def verdict(records: Sequence[Record]) -> Verdict:
 
 def _temperatures(records: Sequence[Record]) -> str:
     parts = []
-    for way in ways(records):
+    for way in (way for way in ways(records) if way in ("free", "below")):
         found = ", ".join(
             f"{' / '.join(power(warmest_by_seed(records, kind, gamma, way)) for kind in PRIORS)} (γ = {gamma:g})"
             for gamma in gammas(records)
@@ -140,7 +140,7 @@ def _at_the_mode(records: Sequence[Record]) -> str:
 
 
 def _at_one(records: Sequence[Record]) -> str:
-    """Without any tempering."""
+    """In function space, where no γ is given."""
     parts = []
     for name, text in LINEAR.items():
         for kind, prior in PRIORS.items():
@@ -148,7 +148,9 @@ def _at_one(records: Sequence[Record]) -> str:
             parts.append(
                 f"{text}, {prior}: {shown(*gap['accuracy'], sign=True)} points and {shown(*gap['nll'], 2, sign=True)} nats"
             )
-    return f"In function space at τ = 1, against the mode: {'; '.join(parts)}."
+    taus = sorted({r.values["chosen"]["tau"] for kind in PRIORS for r in in_function_space(records, kind).values()})
+    chosen = f" Leave-one-out chose a τ of {' or '.join(f'{tau:g}' for tau in taus)}." if taus else ""
+    return f"In function space, against the mode: {'; '.join(parts)}.{chosen}"
 
 
 def power(logarithms: Mapping[int, float]) -> str:

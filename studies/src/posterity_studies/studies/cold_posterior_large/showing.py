@@ -120,6 +120,8 @@ def draw(records: Sequence[Record]) -> Figure:
             theirs = published(gamma, kind)
             last.plot(list(theirs), list(theirs.values()), line, color=COLOURS[kind])
     last.set_title("the paper's draws", fontsize=10)
+    last.tick_params(labelbottom=True)
+    last.set_xlabel("temperature τ")
     _legend(axes[1][-1])
     for axis in axes.flatten():
         axis.set(xscale="log", xlim=(5e-16, 3))
@@ -130,7 +132,8 @@ def draw(records: Sequence[Record]) -> Figure:
     for axis in axes[1][:-1]:
         axis.set_xlabel("temperature τ")
     axes[0][0].set_ylim(0, 100)
-    axes[1][0].set(yscale="log")
+    axes[1][0].set(yscale="log", yticks=(1, 3, 10, 30), yticklabels=("1", "3", "10", "30"))
+    axes[1][0].minorticks_off()
     return figure
 
 
@@ -150,5 +153,5 @@ def _legend(axis: Axes) -> None:
         axis.plot([], [], "-", color=COLOURS[kind], label=f"{prior} prior")
     for gamma, line in zip((1e-3, 1e-5), LINES, strict=True):
         axis.plot([], [], line, color="0.5", label=f"γ = {gamma:g}")
-    axis.plot([], [], color="0.5", linewidth=0.8, linestyle=(0, (1, 3)), label="function space, τ = 1")
+    axis.plot([], [], color="0.5", linewidth=0.8, linestyle=(0, (1, 3)), label="function space,\nleave-one-out scales")
     axis.legend(frameon=False, fontsize=9, loc="center left")

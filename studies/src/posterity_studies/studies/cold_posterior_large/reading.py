@@ -154,8 +154,8 @@ def _at_one(records: Sequence[Record]) -> str:
 
 
 def power(logarithms: Mapping[int, float]) -> str:
-    """A median log10 of temperatures as text."""
+    """A median log10 of temperatures as text; of an even number the colder one of the middle."""
     if not logarithms:
         return "–"
-    found = statistics.median(logarithms.values())
+    found = statistics.median_low(logarithms.values())
     return "none" if found == COLDER else f"{10**found:g}"

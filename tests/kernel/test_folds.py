@@ -50,7 +50,7 @@ def test_few_examples_are_left_out_by_whole_folds_and_more_one_by_one():
     assert torch.equal(lots_of(few, 3), few)
     assert lots_of(many, 3) is None
     groups = torch.arange(15)
-    assert lots_of(many, 3, groups) is groups
+    assert torch.equal(lots_of(many, 3, groups), groups)
     wide = folds_of(torch.arange(40).repeat(2))
     assert SIDE < 40 * 40
     assert lots_of(wide, 40) is None
@@ -90,3 +90,35 @@ def test_with_one_example_a_class_the_evidence_chooses_and_predictions_are_those
     assert found.criterion == "evidence"
     assert found.best.posterior.strength == evidence.best.posterior.strength
     assert found.best.calibration == Calibration(0.0, 1.0)
+
+
+def test_a_group_called_minus_one_is_left_out_like_any_other():
+    targets, groups = torch.arange(3).repeat(10), torch.arange(30) // 3
+    same = lots_of(folds_of(targets, groups - 1), 3, groups - 1)
+    assert same is not None
+    assert torch.equal(same, groups)
+    problem = Problem("dense", 3, 12, pt.Categorical())
+    first = choose(replace(problem.linearised, targets=torch.arange(3).repeat(4)), groups=torch.arange(12) // 2)
+    again = choose(replace(problem.linearised, targets=torch.arange(3).repeat(4)), groups=torch.arange(12) // 2 - 1)
+    assert [(m.weight, m.nll, m.calibration) for m in again.members] == [
+        (m.weight, m.nll, m.calibration) for m in first.members
+    ]
+
+
+@pytest.mark.parametrize("targets", [torch.tensor([0, 1, 2]), torch.randn(3), torch.randn(3, 2)])
+def test_one_group_alone_is_never_left_out(targets):
+    assert folds_of(targets, torch.full((3,), 7)).tolist() == [-1, -1, -1]
+    assert folds_of(targets[:1]).tolist() == [-1]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_labels_of_any_whole_type_have_the_same_folds(dtype):
+    targets = torch.tensor([0, 1, 2, 0, 1, 3])
+    assert torch.equal(folds_of(targets.to(dtype)), folds_of(targets))
+
+
+def test_unknown_inputs_are_scored_by_a_loose_posterior_with_one_example_a_class_too():
+    problem = Problem("dense", 4, 4, pt.Categorical())
+    found = choose(replace(problem.linearised, targets=torch.arange(4)))
+    assert found.loose is not None
+    assert found.loose.strength.floor <= found.best.posterior.strength.floor

@@ -110,7 +110,7 @@ def choose(
     members = averaged(_distinct(scored), search.together)[:MEMBERS]
     if not isinstance(inference, Variational):  # whose refits would cost as much as all the rest
         members = averaged([search.refit(member) for member in members], search.together)
-    loose = search.loosened(members[0].posterior) if len(heads) == 1 else None
+    loose = _loosened(members[0].posterior) if len(heads) == 1 else None
     return Choice(members, options, criterion, strengths, search.for_mode(), loose)
 
 
@@ -119,7 +119,24 @@ def _unjudged(choice: Choice) -> Choice:
 
     The evidence likes posteriors that are far too wide; the *mode* under its strength is a good one.
     """
-    return replace(choice, members=tuple(replace(m, calibration=Calibration(0.0, 1.0)) for m in choice.members))
+    members = tuple(replace(m, calibration=Calibration(0.0, 1.0)) for m in choice.members)
+    posterior = choice.best.posterior
+    loose = None if isinstance(posterior.of.kernel, Shared) else _loosened(posterior)
+    return replace(choice, members=members, loose=loose)
+
+
+def _loosened(posterior: FunctionPosterior) -> FunctionPosterior:
+    """The same share of the source with the lowest floor that numbers allow."""
+    strength = posterior.strength
+    assert strength is not None
+    for floor in FLOORS:
+        if floor >= strength.floor:
+            break
+        try:
+            return posterior.of.posterior(replace(strength, floor=floor))
+        except (DidNotConverge, Inconsistent):
+            continue
+    return posterior
 
 
 class _Search:
@@ -228,19 +245,6 @@ class _Search:
         """Of all strengths looked at that leave the layers below the head free."""
         free = {s: nll for s, nll in self.at_mode.items() if s.floor < float("inf")}
         return min(free, key=lambda s: free[s], default=None)
-
-    def loosened(self, posterior: FunctionPosterior) -> FunctionPosterior:
-        """The same share of the source with the lowest floor that numbers allow."""
-        strength = posterior.strength
-        assert strength is not None
-        for floor in FLOORS:
-            if floor >= strength.floor:
-                break
-            try:
-                return self.of.posterior(replace(strength, floor=floor))
-            except (DidNotConverge, Inconsistent):
-                continue
-        return posterior
 
     def refit(self, member: Member) -> Member:
         """The same posterior with its width and score from exact refits."""

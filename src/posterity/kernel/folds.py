@@ -23,19 +23,30 @@ def folds_of(targets: Tensor, groups: Int[Tensor, " n"] | None = None, folds: in
     """Folds for refitting: whole groups, classes spread evenly, the same every time.
 
     No more folds than the largest class has groups (or examples, without groups): each fold then leaves out some of every class.
+    Where there is one group (or example) alone, it stays, whatever its targets are.
     """
-    units = torch.arange(len(targets)) if groups is None else torch.unique(groups.cpu(), return_inverse=True)[1]
+    units = torch.arange(len(targets)) if groups is None else numbered(groups.cpu())
     count = int(units.max()) + 1
-    classes = _classes(targets, units, count)
-    order, alone = torch.randperm(count, generator=torch.Generator().manual_seed(0)), torch.zeros(count).bool()
-    if classes is not None:
-        order = order[classes[order].argsort(stable=True)]
-        sizes = classes.bincount()
-        folds, alone = min(folds, int(sizes.max())), (sizes == 1)[classes]
-        order = order[~alone[order]]
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
     fold = torch.full((count,), STAYS)
+    if count == 1:
+        return fold[units]
+    if not targets.is_floating_point() and targets.ndim == 1:
+        targets = targets.cpu().long()
+        first = torch.full((count,), len(targets)).scatter_reduce_(0, units, torch.arange(len(targets)), "amin")
+        classes = targets[first]
+        order = order[classes[order].argsort(stable=True)]
+        if torch.equal(classes[units], targets):  # else groups have examples of several classes
+            sizes = classes.bincount()
+            folds = min(folds, int(sizes.max()))
+            order = order[sizes[classes[order]] > 1]
     fold[order] = torch.arange(len(order)) % min(folds, count)
     return fold[units]
+
+
+def numbered(groups: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """The same groups as 0, 1, …: a group that a user calls −1 is left out like any other."""
+    return torch.unique(groups, return_inverse=True)[1]
 
 
 def judged(
@@ -53,13 +64,6 @@ def lots_of(folds: Int[Tensor, " n"], outputs: int, groups: Int[Tensor, " n"] | 
     """
     few = int(folds.max()) + 1 < FOLDS
     largest = int(folds[folds != STAYS].bincount().max()) if bool((folds != STAYS).any()) else 0
-    return folds if few and largest * outputs <= SIDE else groups
-
-
-def _classes(targets: Tensor, units: Int[Tensor, " n"], count: int) -> Int[Tensor, " units"] | None:
-    """The class of each group; None for a regression and where groups have examples of several classes."""
-    if targets.is_floating_point() or targets.ndim != 1:
-        return None
-    targets = targets.cpu()
-    classes = torch.zeros(count, dtype=targets.dtype).scatter_(0, units, targets)
-    return classes if torch.equal(classes[units], targets) else None
+    if few and largest * outputs <= SIDE:
+        return folds
+    return None if groups is None else numbered(groups)

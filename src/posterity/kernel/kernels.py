@@ -275,6 +275,6 @@ def gather(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int
     if outputs.ndim != 2:
         return None
     targets = torch.cat([batch.targets for batch in kept])
-    if not isinstance(likelihood, Categorical):
-        targets = targets.view(len(targets), -1)  # numbers, or answers, in a row as outputs are
+    # Classes as torch indexes by them; numbers, or answers, in a row as outputs are.
+    targets = targets.long() if isinstance(likelihood, Categorical) else targets.view(len(targets), -1)
     return Examples(kept, targets, outputs.shape[1])

@@ -27,6 +27,7 @@ from posterity.kernel import (
     choose_noise,
     jacobian,
 )
+from posterity.kernel.folds import numbered
 from posterity.kernel.kernels import Examples, Kept, fits, limit
 
 
@@ -59,7 +60,8 @@ def around_mode(
     if isinstance(likelihood, GaussianNoise) and learn_noise:
         return regression(linearised, *space, link, None)
     posterior = linearised.posterior(None)
-    calibration, nll, options = calibrate(posterior.left_out(groups), likelihood, examples.targets, link)
+    left_out = posterior.left_out(None if groups is None else numbered(groups))
+    calibration, nll, options = calibrate(left_out, likelihood, examples.targets, link)
     choice = Choice((Member(1.0, posterior, calibration, nll),), options, "loo")
     return FunctionSpace(*space, choice, likelihood, link)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import Basis, DenseMatrix, JointEigen, Matrix, scaled_identity
 from posterity.blocks import Block, Selection, find_blocks
+from posterity.checks import check_groups
 from posterity.curvature import EKFAC, Curvature, Data, Dense, Exact, GaussianNoise, Likelihood
 from posterity.curvature.batches import Workers, batches
 from posterity.curvature.hashes import Hashes, batch_hashes, gathered
@@ -36,7 +37,7 @@ from posterity.kernel import (
     choose_noise,
     folds_of,
 )
-from posterity.kernel.folds import judged
+from posterity.kernel.folds import judged, numbered
 from posterity.kernel.gradients import Rows
 from posterity.kernel.kernels import SHARED, SIDE
 from posterity.kernel.last_layer import (
@@ -143,6 +144,7 @@ def last_layer(
         log.info("no exact posterior of the last layer: %s", error)
         return None
     (n, inputs), outputs = found.shape, found.train.outputs.shape[1]
+    check_groups(groups, n)
     learn_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
     reach = n * outputs <= SIDE if learn_noise else n <= SHARED or inputs * outputs <= SIDE
     if not reach or (learn_noise and (precision is not None or held is not None)):
@@ -224,7 +226,8 @@ class _Search:
         small = n <= SHARED and n <= inputs * outputs
         kernel: Kernel = Shared(frames, head) if small else InWeights(frames, head)
         self.of = Linearised(kernel, found.train, found.targets, likelihood, outputs, None)
-        self.validation, self.groups, self.link = validation, groups, link
+        self.validation, self.link = validation, link
+        self.groups = None if groups is None else numbered(groups)
         self.folds = folds_of(found.targets, groups)
         self.judged, _ = judged(self.folds)
         self.some: Tensor | None = None
@@ -240,7 +243,7 @@ class _Search:
         member = self._scored(precision)
         if member is None:
             raise Inconsistent(f"a prior of precision {precision:g} cannot be fitted here: choose a larger one.")
-        return Choice((member,), self.widths, "loo")
+        return Choice((member,), self.widths, "bayes" if self._criterion == "evidence" else self._criterion)
 
     def best(self) -> Choice:
         """From neighbour to neighbour on the grid of half powers of ten, beginning where outputs are of variance 30."""
@@ -266,7 +269,13 @@ class _Search:
         member = self._at(here)
         assert member is not None
         strengths = len(STEPS_OF_TEN)
-        return Choice((member,), strengths * self.widths, "loo" if self.validation is None else "validation", strengths)
+        return Choice((member,), strengths * self.widths, self._criterion, strengths)
+
+    @property
+    def _criterion(self) -> str:
+        if self.validation is not None:
+            return "validation"
+        return "loo" if len(self.judged) else "evidence"
 
     def _unlikely(self, steps: int) -> float:
         """Minus the log density of a strength so many steps from the middle, in nats a left-out example."""
@@ -284,7 +293,7 @@ class _Search:
     def _scored(self, precision: float) -> Member | None:
         try:
             posterior = self.of.posterior(Strength(0.0, float("inf"), precision), self.guess)
-            if self.validation is None and not len(self.judged):
+            if self._criterion == "evidence":
                 # One example a class: nothing can be left out, and the evidence has to choose.
                 return Member(1.0, posterior, Calibration(0.0), -posterior.log_evidence / len(self.of.targets))
             left_out, targets = self._left_out(posterior)

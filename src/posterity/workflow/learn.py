@@ -15,7 +15,8 @@ from posterity.curvature import EKFAC, Categorical, Data, Estimator, GaussianNoi
 from posterity.curvature.batches import Workers
 from posterity.curvature.provenance import past_of, sign, together
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, FunctionSpace, Inference, Link, Networks
+from posterity.kernel import Calibration, FunctionSpace, Inference, Link, Networks, folds_of
+from posterity.kernel.folds import STAYS
 from posterity.kernel.kernels import Examples
 from posterity.laplace import History, Scales, isotropic, train, update
 from posterity.laplace.run import split
@@ -199,6 +200,10 @@ class _Training:
         if examples is None:
             return None
         check_groups(self.groups, examples.count)
+        if bool(
+            (folds_of(examples.targets, self.groups) == STAYS).all()
+        ):  # one example, or one group: no part to leave out
+            return None
         siblings = train_siblings(task.model, examples, likelihood, self.groups, self.progress)
         if siblings is None:
             return None

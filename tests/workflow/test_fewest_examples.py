@@ -1,0 +1,65 @@
+"""Fits of the fewest examples there can be: one in all, one group, labels of any whole type."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import posterity as pt
+
+
+def network(outputs: int = 3) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, outputs))
+
+
+def examples(each: int) -> tuple[torch.Tensor, torch.Tensor]:
+    y = torch.arange(3).repeat(each)
+    return torch.randn(len(y), 4, generator=torch.Generator().manual_seed(0)) + 2 * y[:, None], y
+
+
+@pytest.fixture(scope="module")
+def prior() -> pt.Gaussian:
+    return pt.learn(network(), examples(20), progress=False, training={"epochs": 10}).posterior
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_labels_of_any_whole_type_are_the_same_labels(prior: pt.Gaussian, dtype: torch.dtype) -> None:
+    x, y = examples(2)
+    whole = pt.adapt(network(), prior, (x, y), head="keep", progress=False).predict(x).probs
+    other = pt.adapt(network(), prior, (x, y.to(dtype)), head="keep", progress=False).predict(x).probs
+    assert torch.equal(whole, other)
+
+
+@pytest.mark.parametrize("head", ["keep", "new"])
+def test_one_group_leaves_nothing_out_and_the_evidence_chooses(prior: pt.Gaussian, head: str) -> None:
+    x, y = examples(2)
+    fit = pt.adapt(network(), prior, (x, y), head=head, groups=torch.zeros(6).long(), progress=False)
+    assert fit.choice is not None
+    assert fit.choice.criterion == "evidence"
+    assert fit.predict(x).probs.isfinite().all()
+
+
+def test_one_example_of_yes_and_no_is_enough() -> None:
+    x = examples(1)[0]
+    first = pt.learn(network(1), (x, torch.ones(3, 1)), likelihood=pt.Bernoulli(), progress=False).posterior
+    one = (x[:1], torch.ones(1, 1))
+    assert (
+        pt.adapt(network(1), first, one, pt.Bernoulli(), head="keep", progress=False).predict(x).probs.isfinite().all()
+    )
+
+
+def test_one_example_of_a_regression_is_enough() -> None:
+    x = examples(1)[0]
+    fit = pt.learn(network(1), (x[:1], x[:1, :1]), likelihood=pt.GaussianNoise(), progress=False)
+    assert fit.predict(x).mean.isfinite().all()
+
+
+def test_a_last_layer_tells_that_the_evidence_chose_and_refuses_groups_that_do_not_fit() -> None:
+    x, y = examples(1)
+    fit = pt.posterior(network(), (x, y), blocks=["2"], progress=False)
+    assert fit.choice is not None
+    assert fit.choice.criterion == "evidence"
+    with pytest.raises(pt.errors.BadData, match="groups has 2 numbers"):
+        pt.posterior(network(), (x, y), blocks=["2"], groups=torch.arange(2), progress=False)

@@ -10,7 +10,7 @@ import torch
 from small import Problem
 
 import posterity as pt
-from posterity.kernel import Calibration, choose, folds_of
+from posterity.kernel import Calibration, Networks, choose, folds_of, stacked
 from posterity.kernel.folds import FOLDS, SIDE, judged, lots_of
 from posterity.kernel.gradients import Rows
 
@@ -122,3 +122,14 @@ def test_unknown_inputs_are_scored_by_a_loose_posterior_with_one_example_a_class
     found = choose(replace(problem.linearised, targets=torch.arange(4)))
     assert found.loose is not None
     assert found.loose.strength.floor <= found.best.posterior.strength.floor
+
+
+@pytest.mark.parametrize("scored", [0, 5])
+def test_networks_whose_scores_are_of_other_examples_count_as_much_as_the_posteriors(scored):
+    """Folders of older versions hold scores of examples that are alone in their class."""
+    problem = Problem("dense", 4, 6, pt.Categorical())
+    networks = Networks(1.0, (), Calibration(0.0), math.nan, torch.zeros(scored))
+    for targets in (torch.arange(4).repeat(2)[:6], torch.tensor([0, 0, 1, 1, 2, 3])):
+        choice = stacked(choose(replace(problem.linearised, targets=targets)), networks)
+        assert choice.networks is not None
+        assert choice.networks.weight == 0.5

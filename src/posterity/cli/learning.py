@@ -295,7 +295,12 @@ def _story(run: Run, examples: Examples, fit: pt.Fit, seconds: float) -> dict[st
         last = fit.history.final
         story["training"] = f"{len(fit.history.epochs)} epochs, NLL {last.nll:.3f}, accuracy {last.accuracy:.3f}"
     if fit.choice is not None:
-        story["chosen by leave-one-out"] = f"{fit.choice.options} strengths and widths compared"
+        by, what = (
+            ("the evidence", "strengths")
+            if fit.choice.criterion == "evidence"
+            else ("leave-one-out", "strengths and widths")
+        )
+        story[f"chosen by {by}"] = f"{fit.choice.options} {what} compared"
     return story
 
 

@@ -311,7 +311,9 @@ def stacked(choice: Choice, networks: Networks, groups: Tensor | None = None) ->
     The weight is the mean of the best ones over resampled examples, and over `HALVES` examples more that speak for neither: a
     handful of examples that were left out says little, and an average of two is rarely far behind the better.
     """
-    if not len(networks.log_probs):
+    known = [m.log_probs for m in choice.members if m.log_probs is not None]
+    # Files of older versions left out examples that are alone in their class too: their scores are of other examples.
+    if not known or not len(networks.log_probs) or len(known[0]) != len(networks.log_probs):
         return _joined(choice, networks, 0.5)
     probs = [m.weight * m.log_probs.double().exp() for m in choice.members if m.log_probs is not None]
     here, there = torch.stack(probs).sum(0), networks.log_probs.double().exp()

@@ -83,12 +83,15 @@ def test_an_example_that_stays_keeps_the_outputs_of_the_posterior():
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_with_one_example_a_class_the_evidence_chooses_and_predictions_are_those_of_the_mode(shared):
+def test_with_one_example_a_class_nothing_is_chosen_and_predictions_are_those_of_the_mode(shared):
     problem = Problem("dense", 4, 4, pt.Categorical(), shared=shared)
     single = replace(problem.linearised, targets=torch.arange(4))
-    found, evidence = choose(single), choose(single, "evidence")
-    assert found.criterion == "evidence"
-    assert found.best.posterior.strength == evidence.best.posterior.strength
+    found, isotropic = choose(single), choose(single, shares=(0.0,))
+    assert found.criterion == isotropic.criterion == "fixed"
+    assert found.best.posterior.strength.share == found.best.posterior.strength.floor
+    assert isotropic.best.posterior.strength.share == 0
+    relabelled = choose(replace(single, targets=torch.arange(4).flip(0)))
+    assert relabelled.best.posterior.strength == found.best.posterior.strength
     assert found.best.calibration == Calibration(0.0, 1.0)
 
 

@@ -33,11 +33,11 @@ def test_labels_of_any_whole_type_are_the_same_labels(prior: pt.Gaussian, dtype:
 
 
 @pytest.mark.parametrize("head", ["keep", "new"])
-def test_one_group_leaves_nothing_out_and_the_evidence_chooses(prior: pt.Gaussian, head: str) -> None:
+def test_one_group_leaves_nothing_out_and_the_strength_is_set_in_advance(prior: pt.Gaussian, head: str) -> None:
     x, y = examples(2)
     fit = pt.adapt(network(), prior, (x, y), head=head, groups=torch.zeros(6).long(), progress=False)
     assert fit.choice is not None
-    assert fit.choice.criterion == "evidence"
+    assert fit.choice.criterion == "fixed"
     assert fit.predict(x).probs.isfinite().all()
 
 
@@ -56,10 +56,29 @@ def test_one_example_of_a_regression_is_enough() -> None:
     assert fit.predict(x).mean.isfinite().all()
 
 
-def test_a_last_layer_tells_that_the_evidence_chose_and_refuses_groups_that_do_not_fit() -> None:
+def test_a_last_layer_tells_that_its_strength_was_set_in_advance_and_refuses_groups_that_do_not_fit() -> None:
     x, y = examples(1)
     fit = pt.posterior(network(), (x, y), blocks=["2"], progress=False)
     assert fit.choice is not None
-    assert fit.choice.criterion == "evidence"
+    assert fit.choice.criterion == "fixed"
     with pytest.raises(pt.errors.BadData, match="groups has 2 numbers"):
         pt.posterior(network(), (x, y), blocks=["2"], groups=torch.arange(2), progress=False)
+
+
+def apart(each: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Classes that one example tells apart."""
+    y = torch.arange(3).repeat(each)
+    noise = torch.randn(len(y), 4, generator=torch.Generator().manual_seed(seed))
+    return 0.5 * noise + 3 * nn.functional.one_hot(y, 4), y
+
+
+@pytest.mark.parametrize("head", ["keep", "new"])
+def test_one_example_a_class_is_learned_from(head: str) -> None:
+    """Where a class is left out with its only example, everything looks unpredictable: such fits said next to nothing."""
+    model, one, (new, labels) = network(), apart(1, 1), apart(30, 2)
+    prior = pt.learn(model, apart(20, 0), progress=False).posterior
+    for fit in (
+        pt.adapt(network(), prior, one, head=head, progress=False),
+        pt.posterior(model, one, blocks=["2"], progress=False),
+    ):
+        assert pt.score(fit.predict(new).probs, labels).nll < 0.4  # chance is 1.10

@@ -294,7 +294,9 @@ def _story(run: Run, examples: Examples, fit: pt.Fit, seconds: float) -> dict[st
     if fit.history is not None and fit.history.epochs:
         last = fit.history.final
         story["training"] = f"{len(fit.history.epochs)} epochs, NLL {last.nll:.3f}, accuracy {last.accuracy:.3f}"
-    if fit.choice is not None:
+    if fit.choice is not None and fit.choice.criterion == "fixed":
+        story["strength"] = "set in advance: one example a class leaves none to choose by"
+    elif fit.choice is not None:
         by, what = (
             ("the evidence", "strengths")
             if fit.choice.criterion == "evidence"

@@ -61,11 +61,22 @@ def unit(linearised: Linearised, share: float, *, head: bool = False, always: bo
     kernel = linearised.kernel
     if not isinstance(kernel, Shared):
         return 1.0
-    strength = Strength(share, float("inf"), 1.0) if head else Strength(share, 1.0, float("inf"))
-    size = float(kernel.own(linearised.train, strength).diagonal().mean())
-    if (always or not FAR[0] <= size <= FAR[1]) and 0 < size < float("inf"):
-        return 10.0 ** min(max(math.floor(math.log10(size / TYPICAL)), UNITS[0]), UNITS[-1])
-    return 1.0
+    size = _size(linearised, Strength(share, float("inf"), 1.0) if head else Strength(share, 1.0, float("inf")))
+    return _power(size) if always or not FAR[0] <= size <= FAR[1] else 1.0
+
+
+def _size(linearised: Linearised, strength: Strength) -> float:
+    """The mean variance of outputs before any data."""
+    kernel, train = linearised.kernel, linearised.train
+    own = kernel.diagonal(kernel.own(train, strength), torch.arange(train.count))
+    return float((own if own.ndim == 1 else own.diagonal(dim1=-2, dim2=-1)).mean())
+
+
+def _power(size: float) -> float:
+    """The power of ten that brings a variance of outputs to between `TYPICAL` and ten times that."""
+    if not 0 < size < float("inf"):
+        return 1.0
+    return 10.0 ** min(max(math.floor(math.log10(size / TYPICAL)), UNITS[0]), UNITS[-1])
 
 
 def choose(
@@ -89,12 +100,12 @@ def choose(
         raise ValueError(
             "groups= are left out together by inference=pt.Laplace() only; Variational() leaves out one by one."
         )
-    if criterion == "loo" and not len(judged(folds_of(linearised.targets, groups))[0]):
-        return _unjudged(choose(linearised, "evidence", groups, link, shares, inference, still))
     kernel = linearised.kernel
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)
     search = _Search(linearised, criterion, groups, link, all_shares, heads, inference)
+    if criterion == "loo" and not len(search.judged):
+        return search.unjudged()
     # One a share: neighbours on the grid are almost the same posterior, and would crowd the others out.
     found = [search.climb(share) for share in all_shares] + ([search.head_alone()] if still and len(heads) > 1 else [])
     scored = sorted((m for m in found if m is not None), key=lambda m: m.nll)
@@ -112,17 +123,6 @@ def choose(
         members = averaged([search.refit(member) for member in members], search.together)
     loose = _loosened(members[0].posterior) if len(heads) == 1 else None
     return Choice(members, options, criterion, strengths, search.for_mode(), loose)
-
-
-def _unjudged(choice: Choice) -> Choice:
-    """What the evidence chose, for predictions at the mode: with one example a class nothing can be left out to tell the width.
-
-    The evidence likes posteriors that are far too wide; the *mode* under its strength is a good one.
-    """
-    members = tuple(replace(m, calibration=Calibration(0.0, 1.0)) for m in choice.members)
-    posterior = choice.best.posterior
-    loose = None if isinstance(posterior.of.kernel, Shared) else _loosened(posterior)
-    return replace(choice, members=members, loose=loose)
 
 
 def _loosened(posterior: FunctionPosterior) -> FunctionPosterior:
@@ -153,7 +153,7 @@ class _Search:
         inference: Inference | None,
     ) -> None:
         self.of, self.criterion, self.link = of, criterion, link
-        self.inference = inference
+        self.inference, self.new_head = inference, isinstance(of.kernel, Shared)
         self.folds = folds_of(of.targets, groups)
         self.judged, self.together = judged(self.folds.to(of.targets.device), groups)
         self.lots = groups if isinstance(inference, Variational) else lots_of(self.folds, of.classes, groups)
@@ -169,10 +169,31 @@ class _Search:
 
     def climb(self, share: float) -> Member | None:
         """The best floor and head for a share."""
+        return self._best(self.floors, lambda floor, head: self._at(share, floor, head))
+
+    def unjudged(self) -> Choice:
+        """One example a class: nothing can be left out, and predictions are those of the mode under a strength set in advance.
+
+        The source and the floor count alike, in the unit that leaves outputs a usual variance before any data; no label is
+        looked at. The evidence is no judge either: it prefers priors that are too firm to learn anything.
+        """
+        of_head = _power(_size(self.of, Strength(0.0, float("inf"), 1.0))) if self.new_head else 1.0
+        equal = Strength(float(max(self.units) > 0), 1.0, float("inf") if self.new_head else 1.0)
+        of_body = _power(_size(self.of, equal))
+        try:
+            posterior = self._posterior(Strength(equal.share * of_body, of_body, of_head))
+        except (DidNotConverge, Inconsistent) as error:
+            raise Inconsistent(
+                "no posterior fits one example a class: look for constant or repeated inputs."
+            ) from error
+        loose = None if self.new_head else _loosened(posterior)
+        options = len(UNITS) ** 2 if self.new_head else len(UNITS)
+        return Choice((Member(1.0, posterior, Calibration(0.0), math.nan),), options, "fixed", options, loose=loose)
+
+    def _at(self, share: float, floor: float, head: float) -> Strength:
+        """In units of the outputs' size."""
         of_body = self.units[share]
-        return self._best(
-            self.floors, lambda floor, head: Strength(share * of_body, floor * of_body, head * self.head_unit)
-        )
+        return Strength(share * of_body, floor * of_body, head * self.head_unit)
 
     def head_alone(self) -> Member | None:
         """A new head on features that stay as they are."""

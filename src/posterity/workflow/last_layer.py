@@ -243,7 +243,7 @@ class _Search:
         member = self._scored(precision)
         if member is None:
             raise Inconsistent(f"a prior of precision {precision:g} cannot be fitted here: choose a larger one.")
-        return Choice((member,), self.widths, "bayes" if self._criterion == "evidence" else self._criterion)
+        return Choice((member,), self.widths, self._criterion)
 
     def best(self) -> Choice:
         """From neighbour to neighbour on the grid of half powers of ten, beginning where outputs are of variance 30."""
@@ -251,6 +251,8 @@ class _Search:
         middle = round(2 * math.log10(max(self.norm, 1e-12) / 30))
         low, high = (min(max(k, STEPS_OF_TEN[0]), STEPS_OF_TEN[-1]) for k in (middle - AROUND, middle + AROUND))
         here = min(max(middle, low), high)
+        if self._criterion == "fixed":
+            return self.only(10.0 ** (here / 2))
         for stride in (2, 1):
             while True:
                 near = [k for k in (here, here - stride, here + stride) if low <= k <= high]
@@ -275,7 +277,7 @@ class _Search:
     def _criterion(self) -> str:
         if self.validation is not None:
             return "validation"
-        return "loo" if len(self.judged) else "evidence"
+        return "loo" if len(self.judged) else "fixed"
 
     def _unlikely(self, steps: int) -> float:
         """Minus the log density of a strength so many steps from the middle, in nats a left-out example."""
@@ -293,9 +295,9 @@ class _Search:
     def _scored(self, precision: float) -> Member | None:
         try:
             posterior = self.of.posterior(Strength(0.0, float("inf"), precision), self.guess)
-            if self._criterion == "evidence":
-                # One example a class: nothing can be left out, and the evidence has to choose.
-                return Member(1.0, posterior, Calibration(0.0), -posterior.log_evidence / len(self.of.targets))
+            if self._criterion == "fixed":
+                # One example a class: nothing can be left out, and the mode predicts.
+                return Member(1.0, posterior, Calibration(0.0), math.nan)
             left_out, targets = self._left_out(posterior)
         except (DidNotConverge, Inconsistent):
             return None

@@ -128,7 +128,14 @@ def test_fine_tuning_chooses_its_steps_by_what_was_left_out_and_leaves_the_start
 
 
 def record(method, wearer, nll, accuracy=0.9, auroc=0.9):
-    found = {"nll": nll, "accuracy": accuracy, "ece": 0.1, "auroc": auroc, "reliability": [[0.9], [0.9], [1.0]]}
+    found = {
+        "nll": nll,
+        "accuracy": accuracy,
+        "ece": 0.1,
+        "ece_often": 0.05,
+        "auroc": auroc,
+        "reliability": [[0.9], [0.9], [1.0]],
+    }
     arguments = {"part": "scores", "wearer": wearer, "seconds": [8]}
     return Record("demo", f"{method}{wearer}", arguments, {"scores": {method: {"8": found}}}, 0, {})
 
@@ -189,7 +196,7 @@ def test_what_is_off_for_one_wearer_and_not_for_another_cancels_in_the_pooled_er
     """Two wearers, too sure and not sure enough by as much."""
     made = []
     for wearer, right in ((1, 0.7), (2, 0.9)):
-        found = {"accuracy": right, "reliability": [[0.8], [right], [1.0]]}
+        found = {"accuracy": right, "ece_often": 0.123, "reliability": [[0.8], [right], [1.0]]}
         values = {"scores": {"learned": {"8": found}}, "windows": {"test": 100}}
         made.append(Record("demo", str(wearer), {"part": "scores", "wearer": wearer, "seconds": [8]}, values, 0, {}))
     assert pooled_ece(made, "learned", 8) == pytest.approx(0, abs=1e-12)
@@ -198,7 +205,7 @@ def test_what_is_off_for_one_wearer_and_not_for_another_cancels_in_the_pooled_er
     assert found.mean.mean == pytest.approx(0, abs=1e-12)
     assert found.between == pytest.approx(0.1 * 2**0.5)
     assert found.by_chance == pytest.approx(0.04)  # √(0.8 · 0.2 / 100)
-    assert "ECE is 0.000" in on_calibration(made)
+    assert "it is 0.123; all wearers' windows together, 0.000." in on_calibration(made)
 
 
 def test_winner_knows_which_measures_should_be_high():

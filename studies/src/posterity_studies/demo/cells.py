@@ -19,8 +19,8 @@ from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.watch import EXERCISES, RATE, WINDOW, Meeting, meet, recordings
 
 MEMBERS = 5
-STRIP_STRIDE = RATE // 2
-"""On the strip there is a prediction every half second."""
+HALF_SECOND = RATE // 2
+"""From one prediction on the strip to the next."""
 CONFIDENCE = 0.95
 
 
@@ -86,8 +86,12 @@ def _ensemble(meeting: Meeting, arguments: Arguments) -> Values:
 
 
 def measured(meeting: Meeting, predictor: Predictor) -> dict[str, Any]:
-    """Measures on the second half of the wearer's recordings; where confidence and accuracy lie, by bins."""
-    test = meeting.test()
+    """Measures on the second half of the wearer's recordings; where confidence and accuracy lie, by bins.
+
+    ECE is told once more from windows every half second: it is a mean of absolute values, and so few windows that do not
+    overlap leave much of it to chance.
+    """
+    test, often = meeting.test(), meeting.test(HALF_SECOND)
     count = len(test.y)
     answer = predictor(torch.cat([test.x, meeting.strange().x]))
     found = pt.score(answer.probs[:count], test.y)
@@ -96,6 +100,7 @@ def measured(meeting: Meeting, predictor: Predictor) -> dict[str, Any]:
         "accuracy": round(found.accuracy, 5),
         "nll": round(found.nll, 5),
         "ece": round(found.ece, 5),
+        "ece_often": round(pt.score(predictor(often.x).probs, often.y).ece, 5),
         "auroc": round(pt.ood_auroc(answer.score[:count], answer.score[count:]), 5),
         "reliability": [_rounded(part) for part in (bins.confidence, bins.accuracy, bins.share)],
     }
@@ -144,7 +149,7 @@ def _normal(signal: Tensor, meeting: Meeting) -> Tensor:
     """Windows every half second, as the network takes them."""
     if signal.shape[1] < WINDOW:
         return signal.new_zeros(0, len(signal), WINDOW)
-    return (signal.unfold(1, WINDOW, STRIP_STRIDE).transpose(0, 1) - meeting.mean) / meeting.deviation
+    return (signal.unfold(1, WINDOW, HALF_SECOND).transpose(0, 1) - meeting.mean) / meeting.deviation
 
 
 def _certificate(meeting: Meeting, fit: pt.Fit, seconds: int) -> Mapping[str, Any]:

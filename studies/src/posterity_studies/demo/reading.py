@@ -116,8 +116,10 @@ def on_calibration(records: Sequence[Record]) -> str:
     labels = 2 * (len(EXERCISES) - 1) * s * RATE // WINDOW
     told = math.sqrt(right * (1 - right) / labels)
     ece = " / ".join(f"{pooled_ece(records, 'learned', s):.3f}" for s in seconds(records))
+    often = " / ".join(f"{level(records, 'learned', s, 'ece_often').mean:.3f}" for s in seconds(records))
     return (
-        f"All wearers' windows together, ECE is {ece}. What is left with {s} s differs from wearer to wearer: confidence minus "
+        f"With windows every half second, four times as many, it is {often}; all wearers' windows together, {ece}. What is left "
+        f"with {s} s differs from wearer to wearer: confidence minus "
         f"accuracy is {signed(found.mean)} on average and varies by ± {found.between:.3f} between wearers, of which chance in "
         f"the windows explains ± {found.by_chance:.3f}, and {labels} labels tell how often a wearer's windows are right to "
         f"± {told:.2f} only."

@@ -136,9 +136,9 @@ class Meeting:
         """The first seconds of each exercise and arm of the new wearer: the only labels there are of them."""
         return self._cut(self.own, samples=round(seconds * RATE))
 
-    def test(self) -> Windows:
-        """The second half of each of the new wearer's recordings."""
-        return self._cut(self.own, start=0.5)
+    def test(self, stride: int = WINDOW) -> Windows:
+        """The second half of each of the new wearer's recordings; with a shorter stride windows overlap one another."""
+        return self._cut(self.own, stride, start=0.5)
 
     def strange(self) -> Windows:
         """The second half of the exercise that nobody ever showed. Its labels mean nothing."""

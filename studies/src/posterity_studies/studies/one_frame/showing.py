@@ -85,6 +85,6 @@ def draw(records: Sequence[Record]) -> Figure:
         axis.set_xlabel("update")
         axis.set_xticks(updates(records))
         axis.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel(f"KL to the exact Gaussian, nats (share {shares(records)[0]:g})")
+    figure.axes[0].set_ylabel(f"KL in nats, share {shares(records)[0]:g}")
     figure.axes[0].legend(frameon=False, fontsize=7)
     return figure

@@ -46,7 +46,7 @@ def _regression(sets: Sequence[str], splits: Sequence[int], steps: int) -> list[
     return grid(kind=["regression"], split=splits, data=sets, steps=[steps])
 
 
-EDITIONS = {"watch": 3, "transfer": 3, "regression": 3, "scratch": 3}
+EDITIONS = {"watch": 4, "transfer": 4, "regression": 3, "scratch": 3}
 """Raise a kind's edition when the library predicts otherwise: our cells are then computed anew, and the rivals' stay."""
 
 
@@ -117,6 +117,11 @@ STUDY = Study(
         "the same count once since the fifth seed showed copies that outvoted the rest. Watch took no part. Regression: networks "
         "that leave a fifth out were settled on three sets that are not here (Boston, Auto MPG, diabetes), then looked at on the "
         "first two splits of these.",
+        "Since edition 4, examples are left out one of every class at a time where a class has fewer than five. That was settled "
+        "on training images, and on watch windows between what is shown and what is tested, before these cells were computed. "
+        "With a new head and two images a class it lowers NLL from 1.513 to 1.351 and from 1.244 to 1.134; where the head is "
+        "handed down it does not: digits → MNIST 0.903 to 0.933, MNIST → digits 0.383 to 0.379, watch with one window 0.320 to "
+        "0.332.",
         "Classes from scratch: an earlier default lost here (1,000 images: +0.12 to the ensemble). Six networks instead were "
         "settled on training images of Fashion-MNIST, MNIST and NotMNIST, tested on other training images, and on four tables of "
         "scikit-learn; the cells here were then computed once. They cost more than an ensemble of five.",

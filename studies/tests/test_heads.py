@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from posterity.curvature import Categorical
-from posterity.kernel.latent import shared_mode
+from posterity.kernel.mode import shared_mode
 from posterity.workflow import posterior
 from posterity_studies.shared.many_classes import _fitted, structured_head
 from posterity_studies.shared.softmax_regression import Refits, Span, descend, fit, folds_of, with_one

@@ -91,9 +91,8 @@ STUDY = Study(
         "0.62 on two of them; training on from such a head was not tried at these decays.",
         "Strengths and temperatures are chosen by validation. Leave-one-out, the library's own way, was not tried at this size.",
         "Cells were computed in this order: the learned prior, the isotropic one around ImageNet's weights and plain columns "
-        "with weight decay 1e-5 for all three seeds, then the others as far as time went. That was settled when one cell was "
-        "done and before any result of this version was looked at. The same command computes the rest. Rows without ± are of "
-        "seed 0 alone, the easiest for the three learners that have all: only paired differences compare them with the rest.",
+        "with weight decay 1e-5 for all three seeds, then the others. That was settled when one cell was done and before any "
+        "result of this version was looked at.",
         "Every column's posterior is kept in the eigenvectors of ImageNet's curvature (`frames=`), isotropic priors' too: the "
         "Fisher's own diagonal in them. Nothing is decomposed but once for all cells.",
         "Forgetting is checked: at the end every task's test outputs, and the first task's predictions by draws, are computed "

@@ -61,6 +61,7 @@ def test_a_last_layer_tells_that_its_strength_was_set_in_advance_and_refuses_gro
     fit = pt.posterior(network(), (x, y), blocks=["2"], progress=False)
     assert fit.choice is not None
     assert fit.choice.criterion == "fixed"
+    assert fit.choice.strengths > 1  # by the inputs' size: certificates pay
     with pytest.raises(pt.errors.BadData, match="groups has 2 numbers"):
         pt.posterior(network(), (x, y), blocks=["2"], groups=torch.arange(2), progress=False)
 

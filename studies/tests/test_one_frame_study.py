@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from posterity.algebra import Kronecker, KroneckerSum, in_one_frame, nearest
+from posterity.algebra import Kronecker, KroneckerSum, Turned, in_one_frame, in_turned_frame, nearest
 from posterity_studies.studies.one_frame import methods
 from posterity_studies.studies.one_frame.methods import (
     Exact,
@@ -14,7 +14,6 @@ from posterity_studies.studies.one_frame.methods import (
     kl,
     least_ratio,
     log_det,
-    log_det_with_core,
     variances,
 )
 
@@ -79,9 +78,21 @@ def test_the_best_frame_loses_no_more_than_its_start_and_nothing_where_one_frame
     assert kl(best_frame(pair, turned), pair, alone) == pytest.approx(0, abs=0.01)
 
 
-def test_a_dense_core_is_the_diagonal_without_directions_and_exact_with_all(case):
-    exact, frame, dense = case
-    whole = float(torch.linalg.slogdet(dense)[1])
-    assert log_det_with_core(exact, frame, 0) == pytest.approx(float(frame.diagonal_of(exact).log().sum()), rel=1e-12)
-    assert log_det_with_core(exact, frame, 35) == pytest.approx(whole, rel=1e-12)
-    assert whole < log_det_with_core(exact, frame, 20) < log_det_with_core(exact, frame, 5)
+def test_figures_of_turned_frames_are_those_of_dense_matrices(case):
+    exact, plain, dense = case
+    joined = in_turned_frame(exact.terms, 0.5)
+    assert isinstance(joined, Turned)
+    way = InFrame.of_frame(joined, 0.5)
+    approximate = joined.dense() + 0.5 * torch.eye(35, dtype=torch.float64)
+    whole, zero = float(torch.linalg.slogdet(dense)[1]), torch.zeros(35, dtype=torch.float64)
+    wanted = torch.distributions.kl_divergence(
+        torch.distributions.MultivariateNormal(zero, precision_matrix=approximate),
+        torch.distributions.MultivariateNormal(zero, precision_matrix=dense),
+    )
+    assert kl(way, exact, whole) == pytest.approx(float(wanted), rel=1e-8)
+    assert kl(way, exact, whole) < kl(plain, exact, whole)
+    g = torch.randn(4, 5, 7, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    torch.testing.assert_close(variances(exact, way, g), variances(exact, plain, g), rtol=1e-8, atol=0)
+    whitener = torch.linalg.inv(torch.linalg.cholesky(dense))
+    least = float(torch.linalg.eigvalsh(whitener @ approximate @ whitener.T)[0])
+    assert least_ratio(way, exact, torch.Generator().manual_seed(0)) == pytest.approx(least, rel=1e-6)

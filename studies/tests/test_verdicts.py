@@ -158,7 +158,7 @@ def kronecker(error: float, ratio: float) -> list[Record]:
 
 def one_frame(frame: Sequence[float], pair: float) -> list[Record]:
     """Nats that a frame loses after each of three updates, and that the nearest pair always loses."""
-    values = {f"0 {k} {way} kl": v for k, v in enumerate(frame, 1) for way in ("frame", "best", "core")}
+    values = {f"0 {k} {way} kl": v for k, v in enumerate(frame, 1) for way in ("frame", "best", "turned")}
     values |= {f"0 {k} pair kl": pair for k in (1, 2, 3)}
     return [record("one-frame", {"share": 1.0, "blocks": ["0"], "seed": s}, values) for s in SEEDS]
 

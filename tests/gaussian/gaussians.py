@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from matrices import STRUCTURES, definite, pair
+from matrices import STRUCTURES, definite, pair, turned
 from torch import Tensor
 
 from posterity import Card, Gaussian
@@ -22,7 +22,7 @@ def orthogonal(out: int, inp: int, seed: int) -> JointEigen:
     return JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), normal(out, inp, seed=seed).square() + 0.1)
 
 
-EVERY = {**STRUCTURES, "orthogonal eigen": orthogonal}
+EVERY = {**STRUCTURES, "orthogonal eigen": orthogonal, "turned": turned}
 
 
 def every(out: int = 2, inp: int = 3, seed: int = 0) -> dict[str, Matrix]:

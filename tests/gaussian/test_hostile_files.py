@@ -254,7 +254,7 @@ def test_declared_offsets_are_not_believed(data, refused, offsets):
 
 
 def test_a_later_format_is_told_so(data, refused):
-    refused(with_header(data, lambda h: h.update(format=6)), FutureVersion, "format 6", "upgrade")
+    refused(with_header(data, lambda h: h.update(format=7)), FutureVersion, "format 7", "upgrade")
     refused(with_header(data, lambda h: (h.update(format=99), h.pop("blocks"))), FutureVersion, "format 99")
 
 
@@ -306,19 +306,19 @@ def test_a_format_that_is_no_number_is_damage(data, refused, version):
 @pytest.mark.parametrize("depth", [200, 100_000])
 def test_deep_nesting_is_refused(data, refused, depth):
     deep = "[" * depth + "]" * depth
-    refused(with_text(data, '"format":4', f'"format":{deep}'), DamagedFile)
+    refused(with_text(data, '"format":6', f'"format":{deep}'), DamagedFile)
     outer, inner, body = split(data)
     header = joined(outer, inner, b"")[8:]
     refused(sealed(header[:-1] + b',"deep":' + deep.encode() + b"}", body), DamagedFile)
 
 
 def test_a_header_full_of_numbers_is_refused(data, refused):
-    refused(with_text(data, '"format":4', '"format":4,"more":[' + "0," * 10**6 + "0]"), DamagedFile)
-    refused(with_text(data, '"format":4', '"format":' + "9" * 10_000), DamagedFile)
+    refused(with_text(data, '"format":6', '"format":6,"more":[' + "0," * 10**6 + "0]"), DamagedFile)
+    refused(with_text(data, '"format":6', '"format":' + "9" * 10_000), DamagedFile)
 
 
 def test_names_that_appear_twice_are_refused(data, refused):
-    refused(with_text(data, '"format":4', '"format":4,"format":4'), DamagedFile, "twice")
+    refused(with_text(data, '"format":6', '"format":6,"format":6'), DamagedFile, "twice")
     refused(with_header(data, lambda h: h["blocks"][0].update(name=h["blocks"][1]["name"])), DamagedFile, "2 blocks")
     outer, inner, body = split(data)
     header = joined(outer, inner, b"")[8:]

@@ -3,11 +3,12 @@
 from posterity.algebra.base import Frame, Matrix, finite, is_large, positive
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, eigenvectors, scaled_identity
-from posterity.algebra.floored import Floored, as_floored, eigenframe, frame_error, in_one_frame
+from posterity.algebra.floored import Floored, as_floored, eigenframe, frame_error, in_one_frame, in_turned_frame
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.leading import Leading, leading
 from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
 from posterity.algebra.power import PowerHistory, power_history, power_method
+from posterity.algebra.turned import Turned
 
 __all__ = [
     "Basis",
@@ -22,6 +23,7 @@ __all__ = [
     "Matrix",
     "PowerHistory",
     "ScaledIdentity",
+    "Turned",
     "as_floored",
     "eigenframe",
     "eigenvectors",
@@ -29,6 +31,7 @@ __all__ = [
     "finite",
     "frame_error",
     "in_one_frame",
+    "in_turned_frame",
     "is_large",
     "leading",
     "mixing_weights",

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.errors import NotExact, NotFinite, NotPositiveDefinite, NotReal, NotStorable, SizeMismatch
@@ -15,6 +15,8 @@ LARGE = 1024
 """Sides from which a factor in float32 is decomposed, and its frame kept, in float32: half the memory, a third of the time.
 
 Its eigenvalues are then good to about 10⁻⁷ of the largest, which is what the rounding of its entries left of them."""
+PIECE = 1 << 21
+"""Entries of a temporary (16 MB in float64), where a product for each of many directions is needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +148,17 @@ class Matrix(ABC):
         self, left: Float[Tensor, "*b out out"], right: Float[Tensor, "*b inp inp"]
     ) -> Float[Tensor, "*batch out inp"]:
         """The diagonal of (left ⊗ right) · self · (left ⊗ right)ᵀ, as a matrix: O(out³ + inp³), no dense form."""
+
+    def among(
+        self, left: Float[Tensor, "out out"], right: Float[Tensor, "inp inp"], index: Int[Tensor, " some"]
+    ) -> Float[Tensor, "some some"]:
+        """(left ⊗ right) · self · (left ⊗ right)ᵀ between some directions (row · inp + column): a product for each of them."""
+        found = []
+        for some in index.split(max(1, PIECE // self.size)):
+            rows, columns = some // right.shape[-2], some % right.shape[-2]
+            seen = left @ self.matmul(left[rows, :, None] * right[columns, None, :]) @ right.mT
+            found.append(seen.flatten(-2)[:, index])
+        return torch.cat(found)
 
     @abstractmethod
     def jittered(self, relative: float) -> Matrix:

@@ -11,7 +11,7 @@ from functools import cached_property, reduce
 from operator import add
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.algebra.base import Frame, Matrix, is_large, per_matrix
@@ -138,6 +138,11 @@ class Kronecker(Matrix):
         rows = ((left @ self.left.to(left.dtype)) * left).sum(-1)
         columns = ((right @ self.right.to(right.dtype)) * right).sum(-1)
         return rows[..., :, None] * columns[..., None, :]
+
+    def among(self, left: Tensor, right: Tensor, index: Int[Tensor, " some"]) -> Float[Tensor, "some some"]:
+        rows, columns = index // right.shape[-2], index % right.shape[-2]
+        outputs, inputs = left @ self.left.to(left) @ left.mT, right @ self.right.to(right) @ right.mT
+        return outputs[rows[:, None], rows] * inputs[columns[:, None], columns]
 
     def jittered(self, relative: float) -> Kronecker:
         return Kronecker(plus_identity(self.left, relative), plus_identity(self.right, relative))

@@ -14,10 +14,10 @@ from posterity.gaussian.card import Card
 from posterity.gaussian.parts import KINDS
 from posterity.gaussian.stored_provenance import ChoiceSpec, ProvenanceSpec
 
-FORMAT = 5
-"""A field more, or another meaning of one, raises it. Older formats stay readable, and what fits into the last is written so."""
-SINCE_5 = ("lower", "floored kronecker")
-"""An order of entries, and a kind of block, that format 4 has not."""
+FORMAT = 6
+"""A field more, or another meaning of one, raises it. Older formats stay readable; what fits into one from 4 on is written so."""
+SINCE = {5: ("lower", "floored kronecker"), 6: ("turned", "floored turned")}
+"""Orders of entries, and kinds of blocks, that formats before have not."""
 
 ONLY_BEFORE_3 = ("source", "chosen")
 """Fields of the card that provenance took the place of."""
@@ -50,6 +50,7 @@ class BlockSpec:
     kind: str
     shape: tuple[int, int]
     terms: int
+    """Of a sum; of a turned frame, directions that are turned."""
     tensors: Mapping[str, TensorSpec]
 
 
@@ -83,7 +84,7 @@ class Header:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT if self._needs_5 else 4,
+            "format": self._format,
             "written_by": dict(self.written_by),
             "provenance": self.provenance.to_json() if isinstance(self.provenance, ProvenanceSpec) else None,
             "blocks": [
@@ -101,9 +102,9 @@ class Header:
         }
 
     @property
-    def _needs_5(self) -> bool:
+    def _format(self) -> int:
         words = {word for b in self.blocks for word in (b.kind, *(spec.order for spec in b.tensors.values()))}
-        return any(word in words for word in SINCE_5)
+        return max([4, *(version for version, new in SINCE.items() if not words.isdisjoint(new))])
 
     @classmethod
     def from_json(cls, raw: Any) -> Header:
@@ -220,7 +221,8 @@ def _block(place: _Place) -> BlockSpec:
     out, inp = (side.integer(1) for side in fields["shape"].items(2))
     tensors = fields["tensors"].table(_tensor)
     # Bounded by what is really there, so that nobody counts to a declared 10¹⁸.
-    terms = fields["terms"].integer(1, len(tensors) if kind == "kronecker sum" else 1)
+    most = {"kronecker sum": len(tensors), "turned": out * inp, "floored turned": out * inp}.get(kind, 1)
+    terms = fields["terms"].integer(1, most)
     return BlockSpec(name, kind, (out, inp), terms, tensors)
 
 

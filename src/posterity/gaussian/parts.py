@@ -18,6 +18,7 @@ from posterity.algebra import (
     KroneckerSum,
     Matrix,
     ScaledIdentity,
+    Turned,
     finite,
     positive,
 )
@@ -33,7 +34,8 @@ KINDS = (
     "joint eigen",
     "kronecker",
     "kronecker sum",
-    *(FLOORED + kind for kind in ("dense", "diagonal", "identity", "joint eigen", "kronecker")),
+    "turned",
+    *(FLOORED + kind for kind in ("dense", "diagonal", "identity", "joint eigen", "kronecker", "turned")),
 )
 
 
@@ -47,6 +49,13 @@ def take_apart(matrix: Matrix) -> tuple[str, dict[str, Tensor]]:
     if kind not in KINDS:
         raise NotStorable(f"the precision is a {type(matrix).__name__}: the file format knows {', '.join(KINDS)}.")
     return kind, tensors
+
+
+def count(kind: str, tensors: Mapping[str, Tensor]) -> int:
+    """How many terms a sum has, or how many directions of a frame are turned; 1 for all others."""
+    if kind == "kronecker sum":
+        return len(tensors) // 2
+    return len(tensors["turned.index"]) if kind.endswith("turned") else 1
 
 
 def shapes(kind: str, over: tuple[int, int], terms: int, roles: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -74,7 +83,7 @@ def shapes(kind: str, over: tuple[int, int], terms: int, roles: Iterable[str]) -
             sides[f"{side}.orthogonal"] = (n, n)
         else:
             sides |= {f"{side}.matrix": (n, n), f"{side}.inverse": (n, n), f"{side}.logabsdet": ()}
-    return sides
+    return sides if kind != "turned" else sides | {"turned.index": (terms,), "turned.vectors": (terms, terms)}
 
 
 def put_together(kind: str, over: tuple[int, int], terms: int, tensors: Mapping[str, Tensor]) -> Matrix:
@@ -95,7 +104,20 @@ def put_together(kind: str, over: tuple[int, int], terms: int, tensors: Mapping[
         case "kronecker sum":
             return KroneckerSum([Kronecker(tensors[f"left.{k}"], tensors[f"right.{k}"]) for k in range(terms)])
     positive(tensors["values"], "the joint eigenbasis")
-    return JointEigen(_basis(tensors, "left"), _basis(tensors, "right"), tensors["values"])
+    return _frame(kind, tensors)
+
+
+def _frame(kind: str, tensors: Mapping[str, Tensor]) -> JointEigen | Turned:
+    """Two bases with values, some of whose directions may be turned."""
+    frame = JointEigen(_basis(tensors, "left"), _basis(tensors, "right"), tensors["values"])
+    if kind != "turned":
+        return frame
+    index, vectors = tensors["turned.index"], tensors["turned.vectors"]
+    if not torch.equal(index, index.long().to(index)):
+        raise DamagedFile("the directions that are turned are no whole numbers.")
+    finite(vectors, "the turned directions")
+    _consistent(Basis.orthogonal(vectors), "turned")
+    return Turned(frame, index.long(), vectors)
 
 
 def _floored(kind: str, over: tuple[int, int], tensors: Mapping[str, Tensor]) -> Floored:
@@ -114,12 +136,12 @@ def _floored(kind: str, over: tuple[int, int], tensors: Mapping[str, Tensor]) ->
         case "kronecker":
             return _floored_pair(tensors, share, floor)
         case _:
-            curvature = JointEigen(_basis(tensors, "left"), _basis(tensors, "right"), tensors["values"])
+            curvature = _frame(kind, tensors)
     matrix = Floored(curvature, share, floor)
     match matrix.total:
         case ScaledIdentity() as total:
             positive(total.scale, "the identity's scale")
-        case DiagonalMatrix() | JointEigen() as total:
+        case DiagonalMatrix() | JointEigen() | Turned() as total:
             positive(total.values, "the precision")
     if kind != "dense":
         lowest = tensors["scale" if kind == "identity" else "values"].min()

@@ -10,7 +10,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import DenseMatrix, DiagonalMatrix, JointEigen, Kronecker, KroneckerSum, Matrix, ScaledIdentity
+from posterity.algebra import (
+    DenseMatrix,
+    DiagonalMatrix,
+    JointEigen,
+    Kronecker,
+    KroneckerSum,
+    Matrix,
+    ScaledIdentity,
+    Turned,
+)
 
 DENSE_LIMIT = 1024
 """The largest side of a block whose dense form is diagonalised for a look at it: half a second."""
@@ -46,7 +55,7 @@ def spectrum(matrix: Matrix) -> Spectrum | None:
         case ScaledIdentity():
             value = float(matrix.scale)
             return Spectrum(value, value, value, (1.0,), True)
-        case DiagonalMatrix():
+        case DiagonalMatrix() | Turned():
             return _exact(matrix.values.double())
         case JointEigen() if matrix.left.is_orthogonal and matrix.right.is_orthogonal:
             return _exact(matrix.values.double())

@@ -41,7 +41,7 @@ from posterity.files import replacing, room_for
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec, parse
-from posterity.gaussian.parts import put_together, shapes, take_apart
+from posterity.gaussian.parts import count, put_together, shapes, take_apart
 from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, from_older, tensors_of
 from posterity.gaussian.triangles import packed, packed_size, unpacked
 from posterity.memory import require_memory
@@ -174,8 +174,7 @@ def _disassemble(gaussian: Gaussian) -> tuple[Header, dict[str, _Entry]]:
         specs = {}
         for role, tensor in {"mean": gaussian.mean[name], **parts}.items():
             tensors[f"{index}.{role}"], specs[role] = _stored(tensor, kind, role)
-        terms = len(parts) // 2 if kind == "kronecker sum" else 1
-        blocks.append(BlockSpec(name, kind, matrix.shape, terms, specs))
+        blocks.append(BlockSpec(name, kind, matrix.shape, count(kind, parts), specs))
     beside = _specs(gaussian.frozen)
     tensors |= {f"frozen.{k}": _Entry(x) for k, x in enumerate(gaussian.frozen.tensors.values())}
     header = Header(tuple(blocks), gaussian.card, ProvenanceSpec.of(gaussian.provenance), _versions(), beside)

@@ -9,7 +9,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.algebra import DenseMatrix, DiagonalMatrix, JointEigen, Matrix, ScaledIdentity, as_floored, is_large
+from posterity.algebra import (
+    DenseMatrix,
+    DiagonalMatrix,
+    JointEigen,
+    Matrix,
+    ScaledIdentity,
+    Turned,
+    as_floored,
+    is_large,
+)
 from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, named, watched, write_blocks
 from posterity.blocks.base import gradient_rows, gradients, positions, rows, tensors
 from posterity.curvature.batches import Batch
@@ -26,7 +35,8 @@ class BlockFrame:
     """Orthogonal directions in which a block's learned curvature is diagonal, and its values there.
 
     A dense curvature has directions over all weights of the block at once (`whole`); any other has a basis for the outputs and
-    one for the inputs, either None where it is the identity. `source` is None where nothing was learned.
+    one for the inputs, either None where it is the identity. `source` is None where nothing was learned. Directions that are
+    turned among themselves (`turn`) need gradients written out: more memory than rows.
     """
 
     shape: tuple[int, int]
@@ -36,6 +46,7 @@ class BlockFrame:
     source: Float[Tensor, "out inp"] | None
     share: float
     floor: float
+    turn: Turned | None = None
 
     @classmethod
     def of(cls, precision: Matrix) -> BlockFrame:
@@ -49,11 +60,13 @@ class BlockFrame:
                 return cls(family.shape, None, None, None, source, *numbers)
             case DiagonalMatrix() as diagonal:
                 return cls(family.shape, None, None, None, diagonal.values.double(), *numbers)
-            case JointEigen() as eigen:
+            case JointEigen() | Turned() as found:
+                turn = found if isinstance(found, Turned) else None
+                eigen = found.frame_of if isinstance(found, Turned) else found
                 left, right = eigen.left.matrix, eigen.right.matrix
                 if not is_large(*family.shape):
                     left, right = left.double(), right.double()
-                return cls(family.shape, left, right, None, eigen.values.double(), *numbers)
+                return cls(family.shape, left, right, None, eigen.values.double(), *numbers, turn)
             case DenseMatrix() as dense:
                 values, vectors = torch.linalg.eigh(dense.values.double())
                 source = values.clamp_min(0).unflatten(-1, family.shape)
@@ -65,7 +78,8 @@ class BlockFrame:
         if self.whole is not None:
             return (x.flatten(-2) @ self.whole.to(x)).unflatten(-1, self.shape)
         x = x if self.left is None else self.left.mT.to(x) @ x
-        return x if self.right is None else x @ self.right.to(x)
+        x = x if self.right is None else x @ self.right.to(x)
+        return x if self.turn is None else self.turn.turn(x)
 
 
 def rows_are_cheaper(block: Block, calls: list[Call], outputs: int) -> bool:
@@ -198,7 +212,7 @@ def _seen(
     if not passes:
         return None
     calls = passes[0]
-    by_rows = block.layer.separable and frame.whole is None
+    by_rows = block.layer.separable and frame.whole is None and frame.turn is None
     if by_rows and (one := _one_position(block, calls, places)) is not None:
         a, s = one
         if block.name not in inputs:

@@ -18,6 +18,7 @@ from posterity.algebra import (
     KroneckerSum,
     Matrix,
     ScaledIdentity,
+    Turned,
     in_one_frame,
 )
 from posterity.algebra.dense import cholesky
@@ -38,7 +39,7 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
     log det(βF + αP) − log det P = Σ ln(βE + α), tr P(βF + αP)⁻¹ = Σ 1/(βE + α), and so on.
     """
     prior, curvature = _single(prior), _single(curvature)
-    if isinstance(prior, JointEigen) and not isinstance(curvature, DenseMatrix):
+    if isinstance(prior, JointEigen | Turned) and not isinstance(curvature, DenseMatrix):
         # No basis serves both: in the frame of their sum each keeps its exact diagonal.
         frame = in_one_frame([prior, curvature])
         assert isinstance(frame, JointEigen)

@@ -17,9 +17,11 @@ from posterity.algebra import (
     KroneckerSum,
     Matrix,
     ScaledIdentity,
+    Turned,
     as_floored,
     frame_error,
     in_one_frame,
+    in_turned_frame,
     is_large,
     nearest,
     relative_error,
@@ -71,7 +73,8 @@ class Scales:
         return value[block]
 
 
-Join = Literal["frame", "sum"]
+Join = Literal["frame", "turned", "sum"]
+JOINS: tuple[Join, ...] = ("frame", "turned", "sum")
 
 
 def update(
@@ -86,7 +89,9 @@ def update(
 
     "frame" keeps the form of a learned prior, share · curvature + floor · identity, with the curvatures of prior and data in
     one eigenframe: exact after an isotropic prior, close after others, never below the floor, and closed under updates. The
-    posterior's card tells what was given up, as a relative error in Frobenius norm. "sum" is the paper's way: the sum
+    posterior's card tells what was given up, as a relative error in Frobenius norm. "turned" keeps the sum within a few nats of
+    the exact one, for up to five times the numbers and some seconds a layer: for log dets that must hold over many updates.
+    Blocks with a side of 1,024 or more are in a plain frame either way. "sum" is the paper's way: the sum
     of two terms stays a sum, and where a third comes, two become the nearest Kronecker pair, which can lose the floor.
 
     Args:
@@ -106,8 +111,8 @@ def update(
         >>> curvature = pt.estimate(model, data, pt.EKFAC())
         >>> posterior = pt.update(prior, model, curvature)
     """
-    if join not in ("frame", "sum"):
-        raise ValueError(f'join is "frame" or "sum", not "{join}"')
+    if join not in JOINS:
+        raise ValueError(f"join is one of {', '.join(map(repr, JOINS))}, not {join!r}")
     scales = scales or Scales()
     mean = block_means(prior, model)
     precision: dict[str, Matrix] = {}
@@ -116,10 +121,10 @@ def update(
         alpha, beta, temperature = scales.of(name)
         old, new = prior.precision[name], block_curvature(curvature, prior, name)
         # Large blocks stay in the precision that their curvature was estimated in.
-        new = new if join == "frame" and is_large(*new.shape) else new.to(dtype=torch.float64)
+        new = new if join != "sum" and is_large(*new.shape) else new.to(dtype=torch.float64)
         old, new = _times(old, alpha / temperature), _times(new, beta / temperature)
-        if join == "frame":
-            precision[name], errors[name] = _one_frame(old, new if beta else None)
+        if join != "sum":
+            precision[name], errors[name] = _one_frame(old, new if beta else None, join == "turned")
         else:
             precision[name], errors[name] = _two_terms(old, new) if beta else (old, None)
     card = replace(
@@ -153,7 +158,7 @@ def depends_on(
     return together([*parts, Provenance.unknown("its mean was given as matrices")])
 
 
-def _one_frame(old: Matrix, new: Matrix | None) -> tuple[Matrix, float | None]:
+def _one_frame(old: Matrix, new: Matrix | None, turned: bool) -> tuple[Matrix, float | None]:
     """Floor apart, curvatures in one eigenframe; and the relative error of that where there are two of them."""
     family = as_floored(old)
     if new is None:
@@ -166,8 +171,9 @@ def _one_frame(old: Matrix, new: Matrix | None) -> tuple[Matrix, float | None]:
     if empty and is_large(*new.shape) and _is_frame(new):
         # As it is: half the size of its eigenframe, which is made where something needs it.
         return Floored(new, 1.0, family.floor), None
-    joined = in_one_frame([new] if empty else [before, new])
-    exact = empty or not isinstance(joined, JointEigen)
+    terms = [new] if empty else [before, new]
+    joined = in_turned_frame(terms, family.floor) if turned else in_one_frame(terms)
+    exact = empty or not isinstance(joined, JointEigen | Turned)
     error = None if exact else frame_error([before, new], joined)
     return Floored(joined, 1.0, family.floor), error
 

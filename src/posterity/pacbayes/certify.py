@@ -19,6 +19,7 @@ from posterity.algebra import (
     KroneckerSum,
     Matrix,
     ScaledIdentity,
+    Turned,
 )
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Data, Likelihood
@@ -35,7 +36,7 @@ NEGATIVE = 1e-6
 INVERSE = 1e-6
 """How far a basis times its inverse may miss the identity."""
 
-STRUCTURES = (Kronecker, KroneckerSum, JointEigen, Floored, DiagonalMatrix, DenseMatrix, ScaledIdentity)
+STRUCTURES = (Kronecker, KroneckerSum, JointEigen, Floored, DiagonalMatrix, DenseMatrix, ScaledIdentity, Turned)
 
 
 def certify(
@@ -193,6 +194,10 @@ def _rebuilt(matrix: Matrix, name: str) -> Matrix:
         )
     if isinstance(matrix, Floored):
         return Floored(_rebuilt(matrix.curvature, name), matrix.share, matrix.floor)
+    if isinstance(matrix, Turned):
+        frame, turned = _rebuilt(matrix.frame_of, name), _basis(Basis.orthogonal(matrix.vectors), name)
+        assert isinstance(frame, JointEigen)
+        return Turned(frame, matrix.index, turned.matrix)
     if not isinstance(matrix, JointEigen):
         return matrix
     left, right = (_basis(basis, name) for basis in (matrix.left, matrix.right))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import JointEigen, Kronecker, KroneckerSum, in_one_frame, nearest
+from posterity.algebra import JointEigen, Kronecker, KroneckerSum, Turned, in_one_frame, in_turned_frame, nearest
 from posterity.blocks import Block, find_blocks
 from posterity.curvature import KFAC, estimate
 from posterity.lenet import lenet5
@@ -21,7 +21,6 @@ from posterity_studies.studies.one_frame.methods import (
     kl,
     least_ratio,
     log_det,
-    log_det_with_core,
     variances,
 )
 
@@ -51,34 +50,38 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     for name in arguments["blocks"]:
         first = _double(source_curvature(learned, name)) * arguments["share"]
         terms = [first, *(_double(target[name]) for target in targets)]
-        for key, found in _block(terms, arguments["gamma"], gradients[name], generator).items():
+        for key, found in _block(terms, arguments, gradients[name], generator).items():
             values[f"{name} {key}"] = float(f"{found:.6g}")
     return values
 
 
-def _block(terms: list[Kronecker], gamma: float, g: Tensor, generator: torch.Generator) -> dict[str, float]:
+def _block(terms: list[Kronecker], arguments: Arguments, g: Tensor, generator: torch.Generator) -> dict[str, float]:
     """One block over all updates. Each way goes on from what it had; the search for the best frame sees all terms."""
-    out, inp = terms[0].shape
+    (out, inp), gamma = terms[0].shape, arguments["gamma"]
     eye = Kronecker(gamma * torch.eye(out, dtype=torch.float64), torch.eye(inp, dtype=torch.float64))
     pair, apart = nearest(KroneckerSum([terms[0], eye])), terms[0]
-    frame = in_one_frame([terms[0]])
+    frame = turned = in_one_frame([terms[0]])
     values: dict[str, float] = {}
     for k in range(1, len(terms)):
         before, exact = Exact(terms[:k], gamma), Exact(terms[: k + 1], gamma)
         pair, apart = nearest(KroneckerSum([pair, terms[k]])), nearest(KroneckerSum([apart, terms[k]]))
-        frame = in_one_frame([frame, terms[k]])
+        frame, turned = in_one_frame([frame, terms[k]]), in_turned_frame([turned, terms[k]], gamma)
         assert isinstance(frame, JointEigen)
+        assert isinstance(turned, JointEigen | Turned)
         ways = {
             "pair": InFrame.of_pair(pair),
             "floor": InFrame.of_pair(apart, gamma),
             "frame": InFrame.of_frame(frame, gamma),
+            "turned": InFrame.of_frame(turned, gamma),
         }
-        ways["best"] = best_frame(exact, ways["frame"])
-        whole, error = log_det(exact, ways["frame"], generator)
-        truth = variances(exact, ways["frame"], g)
+        if arguments["searched"]:
+            ways["best"] = best_frame(exact, ways["frame"])
+        # The closest is the best start: what is left to estimate, and its error, are least there.
+        whole, error = log_det(exact, ways["turned"], generator)
+        truth = variances(exact, ways["turned"], g)
         values[f"{k} exact logdet"] = whole / (out * inp)
         values[f"{k} exact error"] = error
-        values[f"{k} core kl"] = 0.5 * (log_det_with_core(exact, ways["frame"]) - whole)
+        values[f"{k} turned directions"] = len(turned.index) if isinstance(turned, Turned) else 0
         for way, found in ways.items():
             spread = (found.turned(g).square() / found.values).sum((1, 2))
             values[f"{k} {way} logdet"] = found.logdet / (out * inp)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import JointEigen, Kronecker
+from posterity.algebra import JointEigen, Kronecker, Turned
 
 DENSE = 2500
 """Up to this side the exact sum is written out, and its log det is exact."""
@@ -21,8 +21,6 @@ PROBES, STEPS = 16, 20
 """Random sign vectors and Lanczos steps beyond that."""
 ROUNDS = 60
 """Steps of the search for the best frame."""
-CORE = 500
-"""Directions of largest value that are kept dense, to see where a frame's loss lies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +36,15 @@ class Exact:
 
 @dataclass(frozen=True, eq=False)
 class InFrame:
-    """U diag(values) Vᵀ, values over (out, inp): pairs, pairs with a floor, and frames with values are all of this form."""
+    """U diag(values) Vᵀ, values over (out, inp): pairs, pairs with a floor, and frames with values are all of this form.
+
+    Some directions may be turned among themselves.
+    """
 
     left: Float[Tensor, "out out"]
     right: Float[Tensor, "inp inp"]
     values: Float[Tensor, "out inp"]
+    turn: Turned | None = None
 
     @classmethod
     def of_pair(cls, pair: Kronecker, floor: float = 0.0) -> InFrame:
@@ -51,21 +53,25 @@ class InFrame:
         return cls(left, right, (a.clamp_min(0)[:, None] * b.clamp_min(0) + floor).clamp_min(tiny))
 
     @classmethod
-    def of_frame(cls, frame: JointEigen, floor: float) -> InFrame:
-        return cls(frame.left.matrix, frame.right.matrix, frame.values + floor)
+    def of_frame(cls, frame: JointEigen | Turned, floor: float) -> InFrame:
+        turn = frame if isinstance(frame, Turned) else None
+        bases = frame.frame_of if isinstance(frame, Turned) else frame
+        return cls(bases.left.matrix, bases.right.matrix, frame.values + floor, turn)
 
     @property
     def logdet(self) -> float:
         return float(self.values.log().sum())
 
     def turned(self, x: Tensor) -> Tensor:
-        return self.left.mT @ x @ self.right
+        return self.left.mT @ x @ self.right if self.turn is None else self.turn.into(x)
 
     def back(self, x: Tensor) -> Tensor:
-        return self.left @ x @ self.right.mT
+        return self.left @ x @ self.right.mT if self.turn is None else self.turn.back(x)
 
     def diagonal_of(self, exact: Exact) -> Float[Tensor, "out inp"]:
         """The exact sum's own diagonal in this frame."""
+        if self.turn is not None:
+            return torch.stack([self.turn.along(t) for t in exact.terms]).sum(0) + exact.floor
         parts = [
             ((self.left.mT @ t.left) * self.left.mT).sum(1)[:, None]
             * ((self.right.mT @ t.right) * self.right.mT).sum(1)
@@ -99,19 +105,6 @@ def best_frame(exact: Exact, start: InFrame) -> InFrame:
     with torch.no_grad():
         found = turned()
         return InFrame(found.left, found.right, found.diagonal_of(exact))
-
-
-def log_det_with_core(exact: Exact, frame: InFrame, count: int = CORE) -> float:
-    """log det of the sum's own values in a frame, but dense among the directions of largest value."""
-    v = frame.diagonal_of(exact).flatten()
-    core = v.argsort(descending=True)[:count]
-    rows, columns = core // frame.values.shape[1], core % frame.values.shape[1]
-    dense = torch.diag(v.new_full((len(core),), exact.floor))
-    for t in exact.terms:
-        left, right = frame.left.mT @ t.left @ frame.left, frame.right.mT @ t.right @ frame.right
-        dense = dense + left[rows[:, None], rows] * right[columns[:, None], columns]
-    within = 2 * torch.linalg.cholesky(dense).diagonal().log().sum()
-    return float(v.log().sum() - v[core].log().sum() + within)
 
 
 def log_det(exact: Exact, frame: InFrame, generator: torch.Generator) -> tuple[float, float]:

@@ -57,7 +57,7 @@ def verdict(records: Sequence[Record]) -> Verdict:
     lost = {way: max(found[way].values()) for way in ("pair", "frame", "turned")}
     why = (
         f"With some directions turned, a frame loses less than {LIMIT:g} nats in {len(held)} of {len(cases)} cases (share, "
-        f"block, update), at most {lost['turned']:,.1f}. A plain one does in {len(plain)} and loses {lost['frame']:,.1f} at most; "
+        f"block, update), at most {lost['turned']:,.1f}. A plain one does in {len(plain)} and loses up to {lost['frame']:,.1f}; "
         f"the best plain frame that a search finds does in {len(could)}. The nearest pair loses {MANY:g} nats or more in "
         f"{len(many)}, and at most {lost['pair']:,.0f}."
     )

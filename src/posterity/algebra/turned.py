@@ -48,6 +48,7 @@ class Turned(Matrix):
 
     @property
     def values(self) -> Float[Tensor, "out inp"]:
+        """The eigenvalues: those of turned directions at the places of `index`."""
         return self.frame_of.values
 
     @property

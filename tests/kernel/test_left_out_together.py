@@ -13,6 +13,7 @@ import posterity as pt
 from posterity.kernel import Calibration, Networks, choose, folds_of, stacked
 from posterity.kernel.folds import FOLDS, SIDE, judged, lots_of
 from posterity.kernel.gradients import Rows
+from posterity.kernel.kernels import Strength
 
 
 @pytest.mark.parametrize("each", [2, 3, 4, 5, 10])
@@ -120,11 +121,12 @@ def test_labels_of_any_whole_type_have_the_same_folds(dtype):
     assert torch.equal(folds_of(targets.to(dtype)), folds_of(targets))
 
 
-def test_unknown_inputs_are_scored_by_a_loose_posterior_with_one_example_a_class_too():
-    problem = Problem("dense", 4, 4, pt.Categorical())
+@pytest.mark.parametrize("shared", [False, True])
+def test_unknown_inputs_are_scored_by_a_loose_posterior_with_one_example_a_class_too(shared):
+    problem = Problem("dense", 4, 4, pt.Categorical(), shared=shared)
     found = choose(replace(problem.linearised, targets=torch.arange(4)))
     assert found.loose is not None
-    assert found.loose.strength.floor <= found.best.posterior.strength.floor
+    assert found.loose.strength == Strength(0.01, 0.01, found.best.posterior.strength.head)
 
 
 @pytest.mark.parametrize("scored", [0, 5])

@@ -121,22 +121,7 @@ def choose(
     members = averaged(_distinct(scored), search.together)[:MEMBERS]
     if not isinstance(inference, Variational):  # whose refits would cost as much as all the rest
         members = averaged([search.refit(member) for member in members], search.together)
-    loose = _loosened(members[0].posterior) if len(heads) == 1 else None
-    return Choice(members, options, criterion, strengths, search.for_mode(), loose)
-
-
-def _loosened(posterior: FunctionPosterior) -> FunctionPosterior:
-    """The same share of the source with the lowest floor that numbers allow."""
-    strength = posterior.strength
-    assert strength is not None
-    for floor in FLOORS:
-        if floor >= strength.floor:
-            break
-        try:
-            return posterior.of.posterior(replace(strength, floor=floor))
-        except (DidNotConverge, Inconsistent):
-            continue
-    return posterior
+    return Choice(members, options, criterion, strengths, search.for_mode(), search.loose(members[0].posterior))
 
 
 class _Search:
@@ -186,9 +171,20 @@ class _Search:
             raise Inconsistent(
                 "no posterior fits one example a class: look for constant or repeated inputs."
             ) from error
-        loose = None if self.new_head else _loosened(posterior)
         options = len(UNITS) ** 2 if self.new_head else len(UNITS)
-        return Choice((Member(1.0, posterior, Calibration(0.0), math.nan),), options, "fixed", options, loose=loose)
+        member = Member(1.0, posterior, Calibration(0.0), math.nan)
+        return Choice((member,), options, "fixed", options, loose=self.loose(posterior))
+
+    def loose(self, best: FunctionPosterior) -> FunctionPosterior | None:
+        """Source and floor alike, at the loosest strength that numbers allow. None where grids move: nobody has tried there."""
+        assert best.strength is not None
+        source = float(max(self.units) > 0)
+        for floor in () if self.moved else FLOORS:
+            try:
+                return self._posterior(Strength(source * floor, floor, best.strength.head))
+            except (DidNotConverge, Inconsistent):
+                continue
+        return None
 
     def _at(self, share: float, floor: float, head: float) -> Strength:
         """In units of the outputs' size."""

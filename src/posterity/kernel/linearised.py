@@ -156,8 +156,8 @@ class Choice:
     for_mode: Strength | None = None
     """The strength whose *mode* predicts best what was left out: for a network that is used by itself."""
     loose: FunctionPosterior | None = None
-    """The best with the loosest floor instead of its own, for scores of unknown inputs. Leave-one-out sees known classes alone:
-    where the prior's mean serves them well it may hold the prior so firmly that nothing ever seems strange."""
+    """Source and floor alike at the loosest strength of the grid, for scores of unknown inputs; None: the members' own.
+    Leave-one-out sees known classes alone: it cannot judge which share of the source, held how loosely, tells strange inputs."""
     networks: Networks | None = None
     """Trained networks beside the posteriors, whose weights add up to 1 with theirs."""
 

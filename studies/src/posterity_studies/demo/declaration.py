@@ -16,7 +16,7 @@ from posterity_studies.shared.watch import WEARERS
 UNKNOWN = 6
 """The bent-over row is kept from everybody."""
 SECONDS = (2, 4, 8)
-EDITION = 2
+EDITION = 3
 """Raise it when the library predicts otherwise: all but the ensemble is then computed anew."""
 
 

@@ -35,7 +35,7 @@ from posterity.errors import EmptySum, NotExact
 
 FLOORED = "floored "
 """In front of the kind of a curvature that comes with a share and a floor."""
-NATS, WRITTEN, SIGNS = 0.5, 4, 16
+NATS, WRITTEN, SIGNS = 0.5, 6, 16
 """Of a turned frame: what it may lose, how many numbers among its directions for each of the frame's own, random signs."""
 
 
@@ -236,10 +236,10 @@ def in_one_frame(terms: Sequence[Matrix]) -> Matrix:
 
 
 def in_turned_frame(terms: Sequence[Matrix], floor: float = 0.0) -> Matrix:
-    """The same with the directions turned that the sum couples most: several times closer, for three times the numbers at most.
+    """The same with the directions turned that the sum couples most: several times closer, for seven times the numbers at most.
 
     Couplings are between values with the `floor` that will be added to them; the row sums of their squares are seen by random
-    signs. As many directions are written out as leave less than a nat, by that estimate. Large blocks stay as they are.
+    signs. As many directions are written out as leave less than half a nat, by that estimate. Large blocks stay as they are.
     """
     frame = in_one_frame(terms)
     if not isinstance(frame, JointEigen) or is_large(*frame.shape):

@@ -39,7 +39,7 @@ def coupled_mode(
     targets: Tensor,
     guess: Float[Tensor, "n outputs"] | None = None,
 ) -> CoupledLatent:
-    """Minimise NLL(start + Kw) + ½wᵀKw for a kernel over all outputs: a handful of Cholesky factors of side n·C."""
+    """Minimise NLL(start + Kw) + ½wᵀKw for a kernel over all outputs: a handful of Cholesky factors of side n·C or less."""
     (n, c), gram, start = start.shape, _checked(gram), start.double()
     single = gram.float()
 
@@ -71,11 +71,11 @@ def _bears_rounding(gram: Float[Tensor, "side side"], likelihood: Likelihood) ->
     return not isinstance(likelihood, GaussianNoise) and float(gram.abs().max()) * torch.finfo(torch.float32).eps < 1
 
 
-def _one_plus(gram: Float[Tensor, "side side"], root: Float[Tensor, "n c c"]) -> Float[Tensor, "side side"]:
+def _one_plus(gram: Float[Tensor, "side side"], root: Float[Tensor, "n c rank"]) -> Float[Tensor, "less less"]:
     """I + BᵀKB. Both K and the result are symmetric: the same product twice, with the matrix turned in between."""
     inner = gram
     for _ in range(2):
-        inner = (root.mT @ inner.mT.reshape(*root.shape[:2], -1)).view_as(gram)
+        inner = (root.mT @ inner.mT.reshape(*root.shape[:2], -1)).flatten(0, 1)
     inner.diagonal().add_(1)
     return inner
 

@@ -95,8 +95,13 @@ class Categorical(Likelihood):
         return self.residual(outputs, drawn.masked_fill(targets == IGNORED, IGNORED))
 
     def fisher_root(self, outputs: Tensor) -> Tensor:
-        """The Cholesky factor of diag(p) − p pᵀ in closed form: one column fewer than classes, as what is common to all is free."""
+        """The Cholesky factor of diag(p) − p pᵀ in closed form.
+
+        It has one column fewer than classes: what is common to all logits tells nothing. Of one class it is zero.
+        """
         p = outputs.softmax(-1)
+        if p.shape[-1] == 1:
+            return torch.zeros_like(p)[..., None]
         tiny = torch.finfo(p.dtype).tiny
         left = p.flip(-1).cumsum(-1).flip(-1)  # left[k] = p[k] + p[k+1] + …
         rest = left[..., 1:]

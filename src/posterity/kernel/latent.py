@@ -188,7 +188,7 @@ def moderated(
     logits = mean / (1 + PROBIT * variance.clamp_min(0)).sqrt()
     if not isinstance(likelihood, Categorical):
         return logits.sigmoid()
-    # Side by side in memory, examples are many and classes few: eight times as fast as the other way round.
+    # Examples side by side in memory: they are many, classes are few, and a processor takes several at once.
     return logits.mT.contiguous().softmax(-2).mT
 
 

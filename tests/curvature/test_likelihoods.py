@@ -39,11 +39,16 @@ def test_nll_is_torchs_and_the_residual_is_its_gradient(likelihood, shape):
 def test_fisher_columns_multiply_out_to_the_fisher_of_the_outputs(likelihood, width):
     f = outputs((6, width))
     columns = likelihood.fisher_columns(f, targets(likelihood, f))
-    expected = output_fisher(likelihood, f)
-    if not columns:  # one class: nothing is uncertain
-        assert not expected.any()
-        return
-    torch.testing.assert_close(gram(columns), expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(gram(columns), output_fisher(likelihood, f), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("likelihood", EVERY, ids=str)
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_the_fisher_root_multiplies_out_to_the_fisher_with_no_column_too_many(likelihood, width):
+    f = outputs((6, width))
+    root, fisher = likelihood.fisher_root(f), output_fisher(likelihood, f)
+    torch.testing.assert_close(root @ root.mT, fisher, rtol=1e-12, atol=1e-14)
+    assert root.shape[-1] == max(1, int(torch.linalg.matrix_rank(fisher, rtol=1e-9).max()))
 
 
 @pytest.mark.parametrize("likelihood", [GaussianNoise(2.0), Bernoulli()], ids=str)

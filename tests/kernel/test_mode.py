@@ -9,7 +9,7 @@ from small import Problem
 import posterity as pt
 from posterity.kernel import Calibration, LeftOut, Strength, mode
 from posterity.kernel.latent import LINKS
-from posterity.kernel.mode import coupled_mode
+from posterity.kernel.mode import coupled_mode, shared_mode
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -33,6 +33,35 @@ def test_rough_steps_on_the_way_leave_no_trace_at_the_mode(likelihood, floor, mo
     rough = latent_of(problem, floor)
     monkeypatch.setattr(mode, "NEAR", float("inf"))
     same(rough, latent_of(problem, floor))
+
+
+def shared_latent_of(problem: Problem, floor: float):
+    linearised = problem.linearised
+    gram = linearised.kernel.own(linearised.train, Strength(0.3, floor)).diagonal(dim1=1, dim2=3).mean(-1)
+    return shared_mode(gram, linearised.start(), problem.likelihood, problem.targets)
+
+
+@pytest.mark.parametrize("likelihood", [pt.Categorical(), pt.Bernoulli()])
+@pytest.mark.parametrize("floor", [1e-3, 1.0])
+@pytest.mark.parametrize("find", [latent_of, shared_latent_of])
+def test_factors_that_serve_several_steps_are_fewer_and_leave_no_trace_at_the_mode(
+    likelihood, floor, find, monkeypatch
+):
+    problem, found, counts = Problem("convolutional", 3, 12, likelihood), [], []
+    cholesky = torch.linalg.cholesky
+    for falls in (mode.FALLS, 0.0):  # as long as they serve, or one for each step
+        counts.append(0)
+
+        def counted(matrix: torch.Tensor) -> torch.Tensor:
+            counts[-1] += 1
+            return cholesky(matrix)
+
+        monkeypatch.setattr(mode, "FALLS", falls)
+        monkeypatch.setattr(torch.linalg, "cholesky", counted)
+        found.append(find(problem, floor))
+    assert counts[0] < counts[1]
+    for name in ("outputs", "weights") + (("lower", "root") if find is latent_of else ("inner",)):
+        torch.testing.assert_close(*(getattr(latent, name) for latent in found), **TIGHT)
 
 
 def test_a_kernel_whose_factor_float32_cannot_hold_has_its_mode_all_the_same():

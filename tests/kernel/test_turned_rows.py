@@ -1,5 +1,6 @@
 """Rows turned into a frame give the Jacobian that turned gradients give."""
 
+import copy
 import sys
 
 import pytest
@@ -36,6 +37,22 @@ def test_jacobians_are_the_same_by_rows_and_by_gradients(fitted, monkeypatch):
     for name in ("0", "2"):
         torch.testing.assert_close(found[0][name].g, found[1][name].g, rtol=1e-10, atol=1e-12)
         assert float(found[0][name].g.abs().max()) > 1e-3
+
+
+def test_gradients_of_a_network_in_float32_are_those_in_float64_up_to_its_own_rounding(fitted, monkeypatch):
+    model, prior, x = fitted
+    frames = {name: BlockFrame.of(matrix) for name, matrix in prior.precision.items()}
+    monkeypatch.setattr(sys.modules["posterity.kernel.jacobian"], "rows_are_cheaper", lambda *a: True)
+    exact, rounded = (
+        jacobian(net, blocks, read_blocks(net, blocks), frames, input_batches(x.to(dtype), 4, x.device)).blocks
+        for dtype in (torch.float64, torch.float32)
+        for net in [copy.deepcopy(model).to(dtype)]
+        for blocks in [find_blocks(net)]
+    )
+    for name in ("0", "2"):
+        assert rounded[name].g.dtype == torch.float64
+        error = (exact[name].g - rounded[name].g).norm() / exact[name].g.norm()
+        assert 1e-9 < float(error) < 1e-6
 
 
 def test_linearised_covariances_are_the_same_by_rows_and_by_gradients(fitted, monkeypatch):

@@ -39,7 +39,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def fisher_root(self, outputs: Tensor) -> Tensor:
-        """B with B Bᵀ = the Fisher information of each example's outputs: [n, outputs, outputs]."""
+        """B with B Bᵀ = the Fisher information of each example's outputs: [n, outputs, rank]."""
 
     @abstractmethod
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
@@ -95,28 +95,28 @@ class Categorical(Likelihood):
         return self.residual(outputs, drawn.masked_fill(targets == IGNORED, IGNORED))
 
     def fisher_root(self, outputs: Tensor) -> Tensor:
-        """diag(√p) − p√pᵀ, whose square is diag(p) − ppᵀ."""
+        """The Cholesky factor of diag(p) − p pᵀ in closed form.
+
+        It has one column fewer than classes: what is common to all logits tells nothing. Of one class it is zero.
+        """
         p = outputs.softmax(-1)
-        return torch.diag_embed(p.sqrt()) - p[..., :, None] * p.sqrt()[..., None, :]
+        if p.shape[-1] == 1:
+            return torch.zeros_like(p)[..., None]
+        tiny = torch.finfo(p.dtype).tiny
+        left = p.flip(-1).cumsum(-1).flip(-1)  # left[k] = p[k] + p[k+1] + …
+        rest = left[..., 1:]
+        size = (p[..., :-1] * rest / left[..., :-1].clamp_min(tiny)).sqrt()
+        root = (-p[..., :, None] * (size / rest.clamp_min(tiny))[..., None, :]).tril(-1)
+        root.diagonal(dim1=-2, dim2=-1).copy_(size)
+        return root
 
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
-        """The Cholesky columns of diag(p) − p pᵀ in closed form: one fewer than classes."""
         if outputs.ndim > 2:
             raise BadTargets(
                 f"Exact labels for outputs of shape {tuple(outputs.shape)} would take a backward pass per position and class: "
                 "use Sampled(n)."
             )
-        p = outputs.softmax(-1)
-        left = p.flip(-1).cumsum(-1).flip(-1)  # left[k] = p[k] + p[k+1] + …
-        columns = []
-        for k in range(p.shape[-1] - 1):
-            rest = left[:, k + 1 : k + 2]
-            size = (p[:, k : k + 1] * rest / left[:, k : k + 1].clamp_min(torch.finfo(p.dtype).tiny)).sqrt()
-            column = torch.zeros_like(p)
-            column[:, k] = size[:, 0]
-            column[:, k + 1 :] = -size * p[:, k + 1 :] / rest.clamp_min(torch.finfo(p.dtype).tiny)
-            columns.append(column)
-        return columns
+        return list(self.fisher_root(outputs).unbind(-1))
 
     def _counted(self, residual: Tensor, targets: Tensor) -> Tensor:
         return residual.masked_fill((targets == IGNORED)[..., None], 0)

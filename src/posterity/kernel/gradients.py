@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-PIECE = 1 << 19
-"""Entries of a temporary (4 MB in float64): what stays in a processor's cache until it has been multiplied."""
+PIECE = 1 << 18
+"""Entries of a temporary (2 MB in float64): what stays in a processor's cache until it has been multiplied."""
 STRIPS, NARROW = 8, 8
 """Into how many strips a kernel of examples with themselves is cut, and the fewest examples of a strip."""
 

@@ -105,6 +105,11 @@ def _turned(rows: Float[Tensor, "*n side"], basis: Float[Tensor, "side side"] | 
     return rows if basis is None else rows.to(basis.dtype) @ basis
 
 
+def _turned_as_is(rows: Float[Tensor, "*n side"], basis: Float[Tensor, "side side"] | None) -> Float[Tensor, "*n side"]:
+    """The same in the rows' own precision: the network has rounded them to it already."""
+    return rows if basis is None else rows @ basis.to(rows)
+
+
 @dataclass(frozen=True, eq=False)
 class Jacobian:
     """Outputs at the point of linearisation, and their gradients by every block in the prior's frame."""
@@ -128,7 +133,8 @@ def jacobian(
     """One forward pass and a backward pass an output, in evaluation mode; the model comes out as it went in.
 
     Linear layers with one position an example keep input and gradient rows, all others their gradients written out; in
-    float64, so that what the network's precision has rounded still makes a kernel without negative eigenvalues. Large blocks
+    float64, so that what the network's precision has rounded still makes a kernel without negative eigenvalues. (Many rows are
+    added up to a gradient in the network's own precision: no rounding after that is left to the kernel.) Large blocks
     keep the rows of all positions, in the precision of their frame: their gradients would be gigabytes.
     """
     like, weights = next(model.parameters()), _weights(model, blocks, point)
@@ -192,7 +198,7 @@ def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> J
                 found[name] = Rows(inputs[name], together)
             else:
                 large = name in turned and is_large(*block.shape)
-                found[name] = Positions(turned[name], together) if large else Gradients(together)
+                found[name] = Positions(turned[name], together) if large else Gradients(together.double())
     return Jacobian(outputs.detach(), found)
 
 
@@ -225,8 +231,8 @@ def _seen(
     turned = frame.left is not None or frame.right is not None
     if by_rows and turned and rows_are_cheaper(block, calls, outputs):
         if block.name not in kept:
-            kept[block.name] = turned_rows(rows(block, calls)[0], frame.right)
-        return turned_rows(gradient_rows(block, calls), frame.left).mT @ kept[block.name]
+            kept[block.name] = _turned_as_is(rows(block, calls)[0], frame.right)
+        return _turned_as_is(gradient_rows(block, calls), frame.left).mT @ kept[block.name]
     return frame.turned(torch.cat(list(gradients(block, calls))).double())
 
 

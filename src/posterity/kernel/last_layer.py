@@ -181,9 +181,7 @@ def weights_mode(
     )
 
 
-def gauss_newton(
-    features: Float[Tensor, "n inp"], root: Float[Tensor, "n outputs outputs"]
-) -> Float[Tensor, "side side"]:
+def gauss_newton(features: Float[Tensor, "n inp"], root: Float[Tensor, "n outputs rank"]) -> Float[Tensor, "side side"]:
     """Σ H ⊗ φφᵀ over all examples, row-major over (outputs, inp). O(n · inp² · outputs²), two outputs at a time."""
     inp = features.shape[1]
     c = root.shape[1]

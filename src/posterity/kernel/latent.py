@@ -64,28 +64,29 @@ class Latent(ABC):
 class CoupledLatent(Latent):
     """Of a kernel K over all n·C outputs: with H = BBᵀ and I + BᵀKB = LLᵀ everything follows."""
 
-    root: Float[Tensor, "n outputs outputs"]
-    lower: Float[Tensor, "side side"]
+    root: Float[Tensor, "n outputs rank"]
+    """B: of classes it has one column fewer than outputs."""
+    lower: Float[Tensor, "less less"]
 
     def mean(self, cross: Float[Tensor, "n outputs m outputs"]) -> Float[Tensor, "m outputs"]:
         return torch.einsum("ncmd,nc->md", cross, self.weights)
 
-    def _reduced(self, cross: Float[Tensor, "side columns"]) -> Float[Tensor, "side columns"]:
+    def _reduced(self, cross: Float[Tensor, "side columns"]) -> Float[Tensor, "less columns"]:
         """A = L⁻¹BᵀK: the posterior covariance is the prior's minus AᵀA."""
-        n, c, _ = self.root.shape
-        turned = (self.root.mT @ cross.view(n, c, -1)).reshape(n * c, -1)
+        n, c, rank = self.root.shape
+        turned = (self.root.mT @ cross.view(n, c, -1)).reshape(n * rank, -1)
         return torch.linalg.solve_triangular(self.lower, turned, upper=False)
 
     def covariance(
         self, cross: Float[Tensor, "n outputs m outputs"], prior: Float[Tensor, "m outputs outputs"]
     ) -> Float[Tensor, "m outputs outputs"]:
         n, c, m, _ = cross.shape
-        reduced = self._reduced(cross.reshape(n * c, m * c)).view(n * c, m, c).transpose(0, 1)
+        reduced = self._reduced(cross.reshape(n * c, m * c)).view(-1, m, c).transpose(0, 1)
         return symmetric(prior - reduced.mT @ reduced)
 
     def blocks(self, groups: Int[Tensor, "groups size"]) -> Float[Tensor, "groups side side"]:
         n, c = self.outputs.shape
-        reduced = self._reduced(self.gram).view(n * c, n, c)
+        reduced = self._reduced(self.gram).view(-1, n, c)
         columns = reduced[:, groups].flatten(2).transpose(0, 1)
         entries = (groups[:, :, None] * c + torch.arange(c, device=groups.device)).flatten(1)
         return symmetric(self.gram[entries[:, :, None], entries[:, None, :]] - columns.mT @ columns)
@@ -185,7 +186,10 @@ def moderated(
 ) -> Float[Tensor, "*batch outputs"]:
     """The "probit" link: logits (of classes: centred ones) moderated by their own variances."""
     logits = mean / (1 + PROBIT * variance.clamp_min(0)).sqrt()
-    return logits.softmax(-1) if isinstance(likelihood, Categorical) else logits.sigmoid()
+    if not isinstance(likelihood, Categorical):
+        return logits.sigmoid()
+    # Examples side by side in memory: they are many, classes are few, and a processor takes several at once.
+    return logits.mT.contiguous().softmax(-2).mT
 
 
 def _pairwise(mean: Tensor, covariance: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def leave_out(
 
 
 def downdate(
-    covariance: Float[Tensor, "n size size"], root: Float[Tensor, "n size size"]
+    covariance: Float[Tensor, "n size size"], root: Float[Tensor, "n size rank"]
 ) -> Float[Tensor, "n size size"]:
     """S(I − HS)⁻¹ with H = BBᵀ, as S + SB(I − BᵀSB)⁻¹BᵀS: symmetric, and definite only where BᵀSB < 1."""
     inner = root.mT @ covariance @ root

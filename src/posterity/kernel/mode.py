@@ -1,12 +1,13 @@
 """The most probable outputs of a linearised network at its training examples, by Newton's method in function space.
 
-The objective is convex and the prior enters only through a kernel matrix. A step is a Cholesky factor, by far the greatest part
-of what inference in function space costs.
+The objective is convex and the prior enters only through a kernel matrix. A Cholesky factor is by far the greatest part of what
+a step costs, so each serves as many steps as it can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -16,11 +17,19 @@ from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, NotFinite
 from posterity.kernel.latent import CoupledLatent, SharedLatent, symmetric
 
-STEPS = 100
+STEPS = 300
 DECREASE = 1e-10
-"""A Newton step that promises less than this many nats (relative to the objective) has arrived."""
+"""A Newton step that promises less than this many nats (relative to the objective) has arrived: it squares its error."""
+NOTHING = 1e-20
+"""So has any step that promises less than this: nothing but rounding is left."""
 NEAR = 1e-6
-"""While steps promise more nats than this, they may be rough: where the next one begins need not be exact."""
+"""While steps promise more nats than this, factors may be rough: where the next one begins need not be exact."""
+FALLS = 0.1
+"""A factor serves on while a step with it promises less than this part of what the one before did."""
+
+Solve = Callable[[Tensor], Tensor]
+"""(I + HK)⁻¹ times a vector, H the Hessian of the NLL."""
+Factors = TypeVar("Factors")
 
 
 def coupled_mode(
@@ -30,52 +39,43 @@ def coupled_mode(
     targets: Tensor,
     guess: Float[Tensor, "n outputs"] | None = None,
 ) -> CoupledLatent:
-    """Minimise NLL(start + Kw) + ½wᵀKw for a kernel over all outputs: a handful of Cholesky factors of side n·C."""
+    """Minimise NLL(start + Kw) + ½wᵀKw for a kernel over all outputs: a handful of Cholesky factors of side n·C or less."""
     (n, c), gram, start = start.shape, _checked(gram), start.double()
     single = gram.float()
 
-    def newton(f: Tensor, residual: Tensor, kernel: Tensor = gram) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def times_gram(w: Tensor) -> Tensor:
+        return (gram @ w.flatten()).view(n, c)
+
+    def factor(f: Tensor, kernel: Tensor = gram) -> tuple[Solve, tuple[Tensor, Tensor]]:
         root = likelihood.fisher_root(f)
         lower = torch.linalg.cholesky(_one_plus(kernel, root.to(kernel)))
 
-        def solved(right: Tensor) -> Tensor:
-            return torch.cholesky_solve(right.reshape(-1, 1).to(lower), lower).to(right).view(n, c, 1)
+        def solve(b: Tensor) -> Tensor:
+            turned = root.mT @ times_gram(b)[..., None]
+            inside = torch.cholesky_solve(turned.reshape(-1, 1).to(lower), lower).to(b)
+            return b - (root @ inside.view_as(turned)).squeeze(-1)
 
-        b = (root @ (root.mT @ (f - start)[..., None])).squeeze(-1) - residual
-        right = root.mT @ (gram @ b.flatten()).view(n, c, 1)
-        inside = solved(right)
-        if kernel is single:
-            seen = inside + root.mT @ (gram @ (root @ inside).flatten()).view(n, c, 1)
-            inside = inside + solved(right - seen)
-        return b - (root @ inside).squeeze(-1), (root, lower)
+        return solve, (root, lower)
 
-    w, f, (root, lower) = _iterate(
-        newton,
-        lambda w: (gram @ w.flatten()).view(n, c),
-        start,
-        likelihood,
-        targets,
-        guess,
-        gram,
-        (lambda f, residual: newton(f, residual, single)) if _bears_rounding(gram, likelihood) else None,
-    )
+    rough = (lambda f: factor(f, single)) if _bears_rounding(gram, likelihood) else factor
+    w, f, (root, lower) = _iterate(factor, rough, times_gram, start, likelihood, targets, guess, gram)
     log_det = 2 * float(lower.diagonal().log().sum())
     return CoupledLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, root, lower)
 
 
 def _bears_rounding(gram: Float[Tensor, "side side"], likelihood: Likelihood) -> bool:
-    """Whether steps far from the mode may take float32: half the work, and good enough a direction.
+    """Whether factors far from the mode may be in float32: half the work, and good enough a direction.
 
     Of Gaussian noise the first step arrives. The identity must not be lost beside the kernel.
     """
     return not isinstance(likelihood, GaussianNoise) and float(gram.abs().max()) * torch.finfo(torch.float32).eps < 1
 
 
-def _one_plus(gram: Float[Tensor, "side side"], root: Float[Tensor, "n c c"]) -> Float[Tensor, "side side"]:
+def _one_plus(gram: Float[Tensor, "side side"], root: Float[Tensor, "n c rank"]) -> Float[Tensor, "less less"]:
     """I + BᵀKB. Both K and the result are symmetric: the same product twice, with the matrix turned in between."""
     inner = gram
     for _ in range(2):
-        inner = (root.mT @ inner.mT.reshape(*root.shape[:2], -1)).view_as(gram)
+        inner = (root.mT @ inner.mT.reshape(*root.shape[:2], -1)).flatten(0, 1)
     inner.diagonal().add_(1)
     return inner
 
@@ -87,83 +87,107 @@ def shared_mode(
     targets: Tensor,
     guess: Float[Tensor, "n outputs"] | None = None,
 ) -> SharedLatent:
-    """The same for a kernel that every output has to itself: C Cholesky factors of side n a step."""
+    """The same for a kernel that every output has to itself: C Cholesky factors of side n where the other has one of n·C."""
     gram, start = _checked(gram), start.double()
-    eye = torch.eye(len(gram), dtype=torch.float64, device=gram.device)
     coupled = isinstance(likelihood, Categorical)
 
-    def newton(f: Tensor, residual: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor | None]]:
+    def factor(f: Tensor) -> tuple[Solve, tuple[Tensor, Tensor, Tensor | None]]:
         hessian = f.softmax(-1) if coupled else likelihood.fisher_root(f).diagonal(dim1=-2, dim2=-1).square()
         root = hessian.mT.clamp_min(torch.finfo(torch.float64).tiny).sqrt()  # outputs n
-        lower = torch.linalg.cholesky(eye + root[:, :, None] * gram * root[:, None, :])
-        inner = root[:, :, None] * torch.cholesky_inverse(lower) * root[:, None, :]
-        shift = f - start
-        pull = hessian * shift
-        b = pull - residual - (hessian * pull.sum(-1, keepdim=True) if coupled else 0)
-        along = (inner @ (gram @ b).mT[..., None]).squeeze(-1).mT
-        new = b - along
-        coupling = None
-        if coupled:
-            coupling = torch.linalg.cholesky(inner.sum(0))
-            common = torch.cholesky_solve(along.sum(-1, keepdim=True), coupling)
-            new = new + (inner @ common).squeeze(-1).mT
-        return new, (lower, inner, coupling)
+        scale = root[:, :, None] * root[:, None, :]
+        one_plus = scale * gram
+        one_plus.diagonal(dim1=-2, dim2=-1).add_(1)
+        lower = torch.linalg.cholesky(one_plus)
+        inner = torch.cholesky_inverse(lower).mul_(scale)
+        coupling = torch.linalg.cholesky(inner.sum(0)) if coupled else None
 
-    w, f, (lower, inner, coupling) = _iterate(newton, lambda w: gram @ w, start, likelihood, targets, guess, gram)
+        def solve(b: Tensor) -> Tensor:
+            along = (inner @ (gram @ b).mT[..., None]).squeeze(-1).mT
+            if coupling is None:
+                return b - along
+            common = torch.cholesky_solve(along.sum(-1, keepdim=True), coupling)
+            return b - along + (inner @ common).squeeze(-1).mT
+
+        return solve, (lower, inner, coupling)
+
+    w, f, (lower, inner, coupling) = _iterate(
+        factor, factor, lambda w: gram @ w, start, likelihood, targets, guess, gram
+    )
     log_det = 2 * float(lower.diagonal(dim1=-2, dim2=-1).log().sum())
     log_det += 0.0 if coupling is None else 2 * float(coupling.diagonal().log().sum())
     return SharedLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, inner, coupling)
 
 
-def _iterate(newton, times_gram, start, likelihood, targets, guess, gram, rough=None):  # type: ignore[no-untyped-def]
-    """Newton steps, each as long as the objective falls along it.
+def _iterate(
+    exact: Callable[[Tensor], tuple[Solve, Factors]],
+    rough: Callable[[Tensor], tuple[Solve, Factors]],
+    times_gram: Callable[[Tensor], Tensor],
+    start: Float[Tensor, "n outputs"],
+    likelihood: Likelihood,
+    targets: Tensor,
+    guess: Float[Tensor, "n outputs"] | None,
+    gram: Tensor,
+) -> tuple[Float[Tensor, "n outputs"], Float[Tensor, "n outputs"], Factors]:
+    """Newton steps, each as long as the objective falls along it: w and the outputs at the mode, and exact factors there.
 
     `guess` is a guess of the outputs: a step depends on the outputs alone, so the first one goes straight to where the guess
     points. Where classes can be separated the objective falls exponentially and plain Newton steps move logits by one nat each:
-    longer ones cost nothing, since along a line outputs are known without another product with the kernel. `rough` is a cheaper
-    Newton step for the way; the last ones are exact.
+    longer ones cost nothing, since along a line outputs are known without another product with the kernel. Gradients are always
+    those of where a step begins, so factors of earlier outputs, and `rough` ones, change how fast the mode is reached and not
+    where it is.
     """
     w, move = torch.zeros_like(start), torch.zeros_like(start)
     f = start if guess is None else guess.double()
-    value, promised, arrived = float(likelihood.nll(start, targets)), float("inf"), False
-    far, guessed = rough is not None, guess is not None
+    value, promised = float(likelihood.nll(start, targets)), float("inf")
+    held: tuple[Solve, Factors] | None = None
+    guessed, arrived, sharp = guess is not None, False, rough is exact
     for _ in range(STEPS):
-        residual = likelihood.residual(f, targets)
-        try:
-            new, factors = (rough if far else newton)(f, residual)
-        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
-            if far:
-                far = False
-                continue
-            raise DidNotConverge(
-                f"the kernel (largest entry {float(gram.abs().max()):.1e}) has lost its definiteness to rounding: choose a "
-                "stronger prior (a larger floor), or run the network in float64."
-            ) from error
-        if arrived:
-            return w, f, factors
-        step, along = new - w, times_gram(new) - move
-        # What a weight does outside the range of K moves no output: the promised decrease sees only what counts.
-        promised = -float((step * (move + times_gram(residual))).sum())
-        exact, far = not far, far and (guessed or promised > NEAR * (1 + abs(value)))
-        if not guessed and promised <= DECREASE * (1 + abs(value)):
-            if exact:
-                # Newton's steps square their error: one more leaves nothing but rounding.
-                arrived, w, f = True, new, start + move + along
-            continue
+        new = held is None
+        if held is None:
+            try:
+                held = (exact if sharp else rough)(f)
+            except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+                if not sharp:
+                    sharp = True
+                    continue
+                raise DidNotConverge(
+                    f"the kernel (largest entry {float(gram.abs().max()):.1e}) has lost its definiteness to rounding: choose a "
+                    "stronger prior (a larger floor), or run the network in float64."
+                ) from error
+            if arrived and sharp:
+                return w, f, held[1]
+        solve, residual = held[0], likelihood.residual(f, targets)
+        step = solve(_curved(likelihood, f, f - start) - residual) if guessed else -solve(residual + w)
+        along = times_gram(step)
+        if not guessed:
+            # What a weight does outside the range of K moves no output: the promised decrease sees only what counts.
+            before, promised = promised, -float((along * (residual + w)).sum())
+            unit = 1 + abs(value)
+            arrived = abs(promised) <= (DECREASE if new and sharp else NOTHING) * unit
+            if arrived or not 0 <= promised < FALLS * before:
+                held, sharp = None, sharp or promised <= NEAR * unit
+        size = 1.0
+        if guessed or promised > DECREASE * unit:
 
-        def objective(
-            size: float, w: Tensor = w, move: Tensor = move, step: Tensor = step, along: Tensor = along
-        ) -> float:
-            there = move + size * along
-            return float(likelihood.nll(start + there, targets)) + 0.5 * float(((w + size * step) * there).sum())
+            def objective(
+                size: float, w: Tensor = w, move: Tensor = move, step: Tensor = step, along: Tensor = along
+            ) -> float:
+                there = move + size * along
+                return float(likelihood.nll(start + there, targets)) + 0.5 * float(((w + size * step) * there).sum())
 
-        size, reached = _line_search(objective, value)
-        w, move, value = w + size * step, move + size * along, reached
+            size, value = _line_search(objective, value)
+        w, move = w + size * step, move + size * along
         f, guessed = start + move, False
     raise DidNotConverge(
         f"Newton's method in function space promised {promised:.1e} nats more after {STEPS} steps: the kernel is badly "
         f"conditioned (largest entry {float(gram.abs().max()):.1e}). Choose a stronger prior (a larger floor)."
     )
+
+
+def _curved(likelihood: Likelihood, f: Float[Tensor, "n outputs"], x: Float[Tensor, "n outputs"]) -> Tensor:
+    """The Hessian of the NLL at outputs f, times x."""
+    root = likelihood.fisher_root(f)
+    return (root @ (root.mT @ x[..., None])).squeeze(-1)
 
 
 def _line_search(objective: Callable[[float], float], value: float) -> tuple[float, float]:

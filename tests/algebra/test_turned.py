@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from matrices import STRUCTURES, pair, seeds, semidefinite, sizes, turned
 
 from posterity import testing
@@ -24,6 +25,11 @@ from posterity.algebra import (
 from posterity.errors import NotExact, NotSquare, SizeMismatch
 
 unhurried = settings(deadline=None, max_examples=25)
+kinds = st.sampled_from(["turned", *sorted(STRUCTURES)])
+
+
+def every(name: str, out: int, inp: int, seed: int) -> Matrix:
+    return turned(out, inp, seed) if name == "turned" else STRUCTURES[name](out, inp, seed)
 
 
 def dense(*terms: Matrix) -> torch.Tensor:
@@ -60,7 +66,7 @@ def test_traces_against_every_structure_agree_with_dense_both_ways(structure):
 
 @pytest.mark.parametrize("structure", [*STRUCTURES, "turned"])
 def test_entries_between_some_directions_are_those_of_the_dense_form(structure):
-    matrix = turned(3, 4, 2) if structure == "turned" else STRUCTURES[structure](3, 4, 2)
+    matrix = every(structure, 3, 4, 2)
     generator = torch.Generator().manual_seed(0)
     left, right = (torch.randn(n, n, generator=generator, dtype=torch.float64) for n in (3, 4))
     index = torch.tensor([0, 3, 7, 11])
@@ -90,6 +96,18 @@ def test_the_log_det_is_between_the_exact_one_and_that_of_a_plain_frame(seed):
     whole = dense(*terms, scaled_identity(0.5, (5, 12)))
     plain, better = (Floored(x, 1.0, 0.5).logdet() for x in (in_one_frame(terms), in_turned_frame(terms, 0.5)))
     assert float(torch.linalg.slogdet(whole).logabsdet) - 1e-9 <= float(better) <= float(plain) + 1e-9
+
+
+@unhurried
+@given(sizes, sizes, seeds, kinds, kinds, st.floats(0.01, 100))
+def test_a_posterior_is_never_below_its_floor_and_its_log_det_never_below_the_priors(
+    out, inp, seed, before, data, floor
+):
+    prior = as_floored(every(before, out, inp, seed)).adjusted(floor=floor)
+    joined = in_turned_frame([prior.curvature * prior.share, every(data, out, inp, seed + 5)], floor)
+    posterior = Floored(joined, 1.0, floor)
+    assert torch.linalg.eigvalsh(posterior.dense().double())[0] >= floor * (1 - 1e-9)
+    assert float(posterior.logdet()) >= float(prior.logdet()) - 1e-6 * out * inp
 
 
 def test_where_a_plain_frame_is_exact_nothing_is_turned():

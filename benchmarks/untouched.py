@@ -47,7 +47,7 @@ CLASSES = (
     "phoneme",
     "wdbc",
     "ionosphere",
-    "german",
+    "bupa",
     "heart",
     "vowel",
     "magic",

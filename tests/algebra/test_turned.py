@@ -147,3 +147,5 @@ def test_what_is_no_turned_frame_is_refused():
             Turned(good.frame_of, index, good.vectors)
     with pytest.raises(NotExact, match="in_turned_frame"):
         good + pair(2, 3, 1)
+    with pytest.raises(NotExact, match='join="frame"'):
+        good.frame()

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import PIECE, Matrix, positive, standard_normal
+from posterity.algebra.base import PIECE, Frame, Matrix, positive, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import JointEigen, ScaledIdentity
 from posterity.errors import NotExact, NotSquare, SizeMismatch
@@ -149,6 +149,12 @@ class Turned(Matrix):
         _, tensors = self.frame_of.tensors()
         # Files hold real numbers: these are exact in float64.
         return "turned", tensors | {"turned.index": self.index.double(), "turned.vectors": self.vectors}
+
+    def _factorise(self) -> Frame:
+        raise NotExact(
+            f"a Turned over {self.shape[0]}×{self.shape[1]} is not diagonal in a product of two bases: make it by "
+            'pt.update(..., join="frame"), or use `solve`, `whiten` or `trace_of`.'
+        )
 
     def jittered(self, relative: float) -> Turned:
         return replace(self, frame_of=self.frame_of.jittered(relative))

@@ -207,7 +207,9 @@ def network(inputs: int, outputs: int) -> nn.Module:
 
 
 def standardised(x: Tensor, by: Tensor) -> Tensor:
-    return (x - x[by].mean(0)) / x[by].std(0).clamp_min(1e-9)
+    """By the mean and the deviation of some rows. What is the same in all of them is only moved, whatever it is in others."""
+    deviation = x[by].std(0)
+    return (x - x[by].mean(0)) / deviation.where(deviation > 1e-6 * x[by].abs().amax(0), 1.0)
 
 
 def tuned(

@@ -160,5 +160,10 @@ def test_what_is_no_turned_frame_is_refused():
     for index in ([0, 0, 1], [0, 1, 6], [-1, 0, 1], [2, 1, 0]):
         with pytest.raises(SizeMismatch, match="from 0 to 5"):
             Turned(good.frame_of, torch.tensor(index), good.vectors)
+    for index in (good.index.int(), good.index.double(), good.index.to(torch.uint8), good.index[None]):
+        with pytest.raises(SizeMismatch, match="one row of int64"):
+            Turned(good.frame_of, index, good.vectors)
     with pytest.raises(NotExact, match="in_turned_frame"):
         good + pair(2, 3, 1)
+    with pytest.raises(NotExact, match='join="frame"'):
+        good.frame()

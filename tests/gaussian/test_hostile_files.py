@@ -415,6 +415,19 @@ def test_a_basis_that_only_claims_to_be_orthogonal_is_refused(data, refused):
     refused(with_body(data, name, struct.pack("<d", 0.1)), DamagedFile, "basis")
 
 
+@pytest.mark.parametrize(("structure", "role"), [("turned", "turned.index"), ("identity", "scale")])
+def test_a_tensor_without_columns_is_not_stored_by_them(data, refused, structure, role):
+    def told(header):
+        header["blocks"][NUMBER[structure]]["tensors"][role][1] = "columns"
+
+    refused(with_header(data, told), DamagedFile, structure, "column by column")
+
+
+@pytest.mark.parametrize("value", [0.5, -1.0, 6.0, 1e300, float("nan"), float("inf")])
+def test_directions_that_are_no_directions_are_refused(data, refused, value):
+    refused(with_body(data, f"{NUMBER['turned']}.turned.index", struct.pack("<d", value)), DamagedFile, "directions")
+
+
 def test_hashes_are_sorted_and_as_many_as_declared(data, refused):
     def told(**changes):
         return with_header(data, lambda h: h["provenance"].update(changes))

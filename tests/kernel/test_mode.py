@@ -98,3 +98,46 @@ def test_widths_scored_together_are_those_scored_one_by_one(kind, likelihood):
     grid = [Calibration(tau, t) for tau in (0.0, 0.1, 1.0) for t in (1.0, 2.0)]
     together = left_out.nlls(likelihood, problem.targets, grid, kind)
     assert together == pytest.approx([left_out.nll(likelihood, problem.targets, c, kind) for c in grid], abs=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e3, 1e4, 1e5])
+@pytest.mark.parametrize("kind", ["shared", "coupled"])
+def test_repeated_examples_of_classes_that_can_be_separated_have_the_mode_found_in_weights(kind, scale):
+    """Outputs there curve so little that the factor of where a search began asks for steps thousands of times too short."""
+    n, classes = 20, 3
+    targets = torch.arange(n) % classes
+    features = 3 * scale**0.5 * torch.nn.functional.one_hot(targets, classes).double()
+    start = torch.randn(n, classes, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    kernel = features @ features.mT
+    if kind == "shared":
+        found = shared_mode(kernel, start, pt.Categorical(), targets)
+    else:
+        found = coupled_mode(torch.kron(kernel, torch.eye(classes).double()), start, pt.Categorical(), targets)
+    value, log_det = mode_in_weights(features, start, targets)
+    assert found.nll + 0.5 * float((found.weights * (found.outputs - start)).sum()) == pytest.approx(value, rel=1e-9)
+    assert found.log_det == pytest.approx(log_det, abs=1e-5)
+
+
+def mode_in_weights(features: torch.Tensor, start: torch.Tensor, targets: torch.Tensor) -> tuple[float, float]:
+    """The least of NLL + ½|W|² and the log det of its Hessian, by Newton's method over the weights themselves."""
+    side = start.shape[1] * features.shape[1]
+    weights = torch.zeros(side, dtype=torch.float64)
+
+    def outputs(w: torch.Tensor) -> torch.Tensor:
+        return start + features @ w.view(start.shape[1], -1).mT
+
+    def value(w: torch.Tensor) -> float:
+        return float(pt.Categorical().nll(outputs(w), targets)) + 0.5 * float(w.square().sum())
+
+    while True:
+        f = outputs(weights)
+        root = pt.Categorical().fisher_root(f)
+        hessian = torch.einsum("nar,nbr,ni,nj->aibj", root, root, features, features).reshape(side, side)
+        hessian = hessian + torch.eye(side, dtype=torch.float64)
+        step = torch.linalg.solve(hessian, (pt.Categorical().residual(f, targets).mT @ features).flatten() + weights)
+        size = 1.0
+        while value(weights - size * step) >= value(weights):
+            size /= 2
+            if size < 1e-12:
+                return value(weights), float(torch.linalg.slogdet(hessian).logabsdet)
+        weights = weights - size * step

@@ -13,7 +13,7 @@ from test_holes import D, certify, linear
 from torch import nn
 
 import posterity as pt
-from posterity.algebra import Basis, DenseMatrix, DiagonalMatrix, Floored, JointEigen, Kronecker, KroneckerSum
+from posterity.algebra import Basis, DenseMatrix, DiagonalMatrix, Floored, JointEigen, Kronecker, KroneckerSum, Turned
 from posterity.errors import InfiniteDivergence, PosterityError
 from posterity.pacbayes.certify import divergence, rebuilt
 
@@ -48,6 +48,7 @@ def structures(out: int, inp: int):
         "diagonal": DiagonalMatrix(values),
         "dense": DenseMatrix(definite(out * inp), (out, inp)),
         "floored": Floored(frame, 0.7, 0.3),
+        "turned": Floored(Turned(frame, torch.arange(1, out * inp), turned(out * inp - 1)), 0.7, 0.3),
     }
 
 
@@ -129,3 +130,19 @@ def test_a_basis_that_only_claims_to_be_orthogonal_is_refused(wrap, scale):
         forged[name] = wrap(replace(matrix, left=Basis.orthogonal(stretched)))
     with pytest.raises(InfiniteDivergence, match="singular but for rounding"):
         certify(model, replace(posterior, precision=forged), prior, (D[0][:, :3], D[1]))
+
+
+@pytest.mark.parametrize("where", ["left", "right", "turned"])
+def test_a_basis_a_little_too_short_does_not_make_the_divergence_smaller(where):
+    """Each column shorter by 5e-5 would leave as many nats out for each parameter: a hundred in two million."""
+    _, posterior, prior = made("turned")
+    short = {}
+    for name, matrix in posterior.precision.items():
+        curvature, by = matrix.curvature, {"left": 1.0, "right": 1.0, "turned": 1.0} | {where: 1 - 4.9e-5}
+        frame = curvature.frame_of
+        bases = (Basis.orthogonal(basis.matrix * by[s]) for s, basis in (("left", frame.left), ("right", frame.right)))
+        again = Turned(JointEigen(*bases, frame.values), curvature.index, curvature.vectors * by["turned"])
+        short[name] = Floored(again, matrix.share, matrix.floor)
+    found = rebuilt(replace(posterior, precision=short))
+    assert sum(divergence(found, prior).values()) == pytest.approx(dense_kl(posterior, prior), rel=1e-9)
+    assert dense_kl(found, prior) == pytest.approx(dense_kl(posterior, prior), rel=1e-9)

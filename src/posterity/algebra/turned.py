@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import PIECE, Matrix, positive, standard_normal
+from posterity.algebra.base import PIECE, Frame, Matrix, positive, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import JointEigen, ScaledIdentity
 from posterity.errors import NotExact, NotSquare, SizeMismatch
@@ -35,11 +35,15 @@ class Turned(Matrix):
     """The turned directions as columns."""
 
     def __post_init__(self) -> None:
-        bases, count = self.frame_of, len(self.index)
+        bases, count = self.frame_of, self.index.numel()
         if bases.batch or not (bases.left.is_orthogonal and bases.right.is_orthogonal):
             raise NotExact("directions are turned in one frame of orthogonal bases: a batch, or any other, has none.")
         if tuple(self.vectors.shape) != (count, count):
             raise NotSquare(f"{count} directions are turned by vectors of shape {tuple(self.vectors.shape)}.")
+        if self.index.dtype != torch.int64 or self.index.ndim != 1:
+            raise SizeMismatch(
+                f"the directions to turn are one row of int64, not {self.index.dtype} {tuple(self.index.shape)}."
+            )
         inside = bool((self.index >= 0).all()) and bool((self.index < bases.size).all())
         if not count or not inside or not bool((self.index.diff() > 0).all()):
             raise SizeMismatch(
@@ -146,6 +150,12 @@ class Turned(Matrix):
         # Files hold real numbers: these are exact in float64.
         return "turned", tensors | {"turned.index": self.index.double(), "turned.vectors": self.vectors}
 
+    def _factorise(self) -> Frame:
+        raise NotExact(
+            f"a Turned over {self.shape[0]}×{self.shape[1]} is not diagonal in a product of two bases: make it by "
+            'pt.update(..., join="frame"), or use `solve`, `whiten` or `trace_of`.'
+        )
+
     def jittered(self, relative: float) -> Turned:
         return replace(self, frame_of=self.frame_of.jittered(relative))
 
@@ -163,8 +173,8 @@ class Turned(Matrix):
             case DenseMatrix():
                 return other + self
         raise NotExact(
-            f"the sum of a Turned and a {type(other).__name__} has no common frame: `in_turned_frame([a, b])` keeps it "
-            "almost exactly."
+            f"the sum of a Turned and a {type(other).__name__} has no common frame: `in_turned_frame([a, b])`, or "
+            'pt.update(..., join="turned"), keeps it almost exactly.'
         )
 
     def __mul__(self, scalar: float | Tensor) -> Matrix:

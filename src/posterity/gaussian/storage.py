@@ -393,6 +393,8 @@ def _tensor(tensors: dict[str, Tensor], name: str, spec: TensorSpec, shape: tupl
     columns, lower = spec.order == "columns", spec.order == "lower"
     if lower and (len(shape) != 2 or shape[0] != shape[1]):
         raise DamagedFile(f'the tensor "{name}" is stored by its lower triangle and has none.')
+    if columns and len(shape) != 2:
+        raise DamagedFile(f'the tensor "{name}" is stored column by column and has none.')
     if not as_stored:
         return found
     if found.shape != ((packed_size(shape[0]),) if lower else shape[::-1] if columns else shape):

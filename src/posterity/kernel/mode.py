@@ -6,7 +6,9 @@ a step costs, so each serves as many steps as it can.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -136,6 +138,13 @@ def _iterate(
     those of where a step begins, so factors of earlier outputs, and `rough` ones, change how fast the mode is reached and not
     where it is.
     """
+
+    def objective(w: Tensor, move: Tensor) -> float:
+        return float(likelihood.nll(start + move, targets)) + 0.5 * float((w * move).sum())
+
+    def beyond(w: Tensor, move: Tensor, step: Tensor, along: Tensor, size: float) -> float:
+        return objective(w + size * step, move + size * along)
+
     w, move = torch.zeros_like(start), torch.zeros_like(start)
     f = start if guess is None else guess.double()
     value, promised = float(likelihood.nll(start, targets)), float("inf")
@@ -144,6 +153,10 @@ def _iterate(
     for _ in range(STEPS):
         new = held is None
         if held is None:
+            if not guessed:
+                # Long steps add up their rounding: beside a factor's cost, outputs anew and their value cost nothing.
+                move = times_gram(w)
+                f, value = start + move, objective(w, move)
             try:
                 held = (exact if sharp else rough)(f)
             except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
@@ -168,14 +181,9 @@ def _iterate(
                 held, sharp = None, sharp or promised <= NEAR * unit
         size = 1.0
         if guessed or promised > DECREASE * unit:
-
-            def objective(
-                size: float, w: Tensor = w, move: Tensor = move, step: Tensor = step, along: Tensor = along
-            ) -> float:
-                there = move + size * along
-                return float(likelihood.nll(start + there, targets)) + 0.5 * float(((w + size * step) * there).sum())
-
-            size, value = _line_search(objective, value)
+            size, value = _line_search(partial(beyond, w, move, step, along), value, math.inf if new else 2)
+            # A factor whose steps are not the right ones as they are has been left behind: long steps multiply its rounding.
+            held = held if size == 1 else None
         w, move = w + size * step, move + size * along
         f, guessed = start + move, False
     raise DidNotConverge(
@@ -190,13 +198,13 @@ def _curved(likelihood: Likelihood, f: Float[Tensor, "n outputs"], x: Float[Tens
     return (root @ (root.mT @ x[..., None])).squeeze(-1)
 
 
-def _line_search(objective: Callable[[float], float], value: float) -> tuple[float, float]:
-    """A size of the step and the objective there: doubled while that helps, halved until it is no worse than `value`."""
+def _line_search(objective: Callable[[float], float], value: float, most: float) -> tuple[float, float]:
+    """A size of the step and the objective there: doubled up to `most` while that helps, halved until no worse than `value`."""
     size, reached = 1.0, objective(1.0)
     while reached > value and size > 1e-6:
         size /= 2
         reached = objective(size)
-    while size >= 1 and (further := objective(2 * size)) < reached:
+    while 1 <= size < most and (further := objective(2 * size)) < reached:
         size, reached = 2 * size, further
     return size, reached
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored, JointEigen, Matrix, eigenframe, is_large
+from posterity.algebra import Floored, JointEigen, Matrix, Turned, eigenframe, is_large
 from posterity.blocks import find_blocks, named, run_with, write_blocks
 from posterity.curvature import EKFAC, KFOC, Curvature, Data, Estimator, InFrame, Likelihood, batches, estimate
 from posterity.curvature.provenance import Provenance, past_of, sign, together
@@ -518,4 +518,4 @@ def _wide(matrix: Matrix) -> Matrix:
 def _join(prior: Gaussian, curvature: Curvature) -> Join:
     """What is in one eigenframe stays so; Kronecker pairs, the paper's form, are joined as the paper does."""
     matrices = [*prior.precision.values(), *(curvature[name] for name in prior.blocks)]
-    return "frame" if any(isinstance(matrix, Floored | JointEigen) for matrix in matrices) else "sum"
+    return "frame" if any(isinstance(matrix, Floored | JointEigen | Turned) for matrix in matrices) else "sum"

@@ -80,7 +80,8 @@ def log_evidence(
     """The Laplace approximation of ln p(data) in nats, with the prior's precision scaled by α.
 
     −NLL − ½ α <D, P D> + ½ Σ [ln α − ln(βE + α)], E the curvature's eigenvalues relative to the prior. Exact for a linear model
-    with Gaussian noise and exact curvature.
+    with Gaussian noise and exact curvature. A prior that is a learned curvature with a floor meets the new curvature in one plain
+    eigenframe, whatever frame it is kept in: that can be off by several nats a layer.
 
     Args:
         prior: whose precision is one pair, diagonal or identity a block: `prior.compress()` makes it so.

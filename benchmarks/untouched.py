@@ -4,10 +4,10 @@
     python -m benchmarks.untouched DIR > benchmarks/results/untouched.jsonl
     python -m benchmarks.untouched benchmarks/results/untouched.jsonl       # means and paired differences
 
-A network with two hidden layers of 50. Plain training chooses weight decay and steps by a fifth of the examples, and trains again on
-all. After a source it chooses rate and steps by folds of the few; where there is one a class, by the test examples themselves. The
-ensemble is five of it. Test NLL in mean nats, of standardised targets for a regression. The archives are read as they are: nothing
-in them is run.
+A network with two hidden layers of 50. Plain training chooses weight decay and steps by a fifth of the examples, and trains again
+on all. After a source it chooses rate and steps by folds of the few; where there is one a class, by the test examples themselves.
+The ensemble is five of it. Test NLL in mean nats, of standardised targets for a regression. The archives are read as they are:
+nothing in them is run.
 """
 
 from __future__ import annotations

@@ -83,3 +83,51 @@ def test_one_example_a_class_is_learned_from(head: str) -> None:
         pt.posterior(model, one, blocks=["2"], progress=False),
     ):
         assert pt.score(fit.predict(new).probs, labels).nll < 0.4  # chance is 1.10
+
+
+def pictures(each: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Three classes of small pictures: a bright row each, and noise."""
+    y = torch.arange(3).repeat(each)
+    x = 0.3 * torch.randn(len(y), 1, 6, 6, generator=torch.Generator().manual_seed(1))
+    x[torch.arange(len(y)), 0, 2 * y] += 1
+    return x, y
+
+
+def convolutional() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3),
+        nn.ReLU(),
+        nn.Conv2d(6, 8, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32, 16),
+        nn.ReLU(),
+        nn.Linear(16, 3),
+    )
+
+
+@pytest.mark.parametrize("each", [1, 2, 3])
+def test_from_scratch_a_few_examples_of_each_class_are_learned_from(each: int) -> None:
+    """Under a prior of precision 1 the weights of a deep network went to zero, and it said the same of all inputs."""
+    fit = pt.learn(convolutional(), pictures(each), progress=False)
+    x, y = pictures(100)
+    assert pt.score(fit.predict(x).probs, y).accuracy > 0.8
+    for matrix in fit.prior.precision.values():
+        assert float(matrix.trace()) == pytest.approx(matrix.size * 3 * each / 100)
+
+
+def test_a_prior_that_is_given_stays_as_it_is_and_a_hundred_examples_have_the_usual_one() -> None:
+    given = pt.isotropic(convolutional(), 1.0)
+    few = pt.learn(convolutional(), pictures(2), prior=given, progress=False, training={"epochs": 1}).prior
+    many = pt.learn(convolutional(), pictures(40), progress=False, training={"epochs": 1}).prior
+    for prior in (few, many):
+        assert all(float(matrix.trace()) == matrix.size for matrix in prior.precision.values())
+
+
+def test_one_example_a_class_from_scratch_has_a_temperature_set_in_advance() -> None:
+    fit = pt.learn(convolutional(), pictures(1), progress=False)
+    x = pictures(5)[0]
+    with torch.no_grad():
+        expected = (fit.model(x) / 2).softmax(-1)
+    torch.testing.assert_close(fit.predict(x).probs, expected, rtol=1e-5, atol=1e-6)

@@ -52,6 +52,8 @@ FROM_PRIOR = Recipe(100, 2e-3, 0.5)
 
 STEPS, PEAK = 400, 3e-3
 """Of a network that is trained from scratch on up to 1,000 examples."""
+UNJUDGED = 2.0
+"""The temperature of a network that was trained from scratch on one example a class: as it is, it is sure of everything."""
 LEAST = 0.44
 """Of these steps for each thousand examples, where they are many."""
 
@@ -87,7 +89,8 @@ def trained_networks(
     """Networks trained under the prior: one on all examples, and one without each fold; None if training diverges.
 
     What was left out scores them and chooses their temperature. The first has seen more and has no score of its own: it counts as
-    much as the others together. With one example a class nothing can be left out: it is alone then, as sure as it is.
+    much as the others together. With one example a class nothing can be left out: it is alone, after a prior as sure as it is,
+    else with a temperature set in advance.
     """
     whole, targets = Batch.joined(examples.inputs), examples.targets
     folds = folds_of(targets, groups).to(targets.device)
@@ -110,7 +113,8 @@ def trained_networks(
     except NotFinite:
         return None
     if not parts:
-        return Networks(1.0, tuple(networks), Calibration(0.0), math.nan, outputs.new_zeros(0))
+        unjudged = Calibration(0.0, UNJUDGED if recipe.from_scratch else 1.0)
+        return Networks(1.0, tuple(networks), unjudged, math.nan, outputs.new_zeros(0))
     outputs, targets = outputs[seen], targets[seen]
     left_out = LeftOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1]))
     calibration, nll, _ = calibrate(left_out, likelihood, targets, link, taus=(0.0,))

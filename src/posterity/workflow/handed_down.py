@@ -51,6 +51,8 @@ log = logging.getLogger("posterity")
 Head = Literal["keep", "new"]
 RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 9))
 """How much larger a new head's rows may be than those of the prior's: a finite grid, which certificates pay for."""
+ENOUGH = 100
+"""Examples from which on a prior that nobody gave has the precision 1."""
 POLISH = 100
 """Steps of L-BFGS that end the training of few examples."""
 MOST_ROWS, COMBINED = 100, 2
@@ -76,7 +78,7 @@ class HandedDown:
             raise ValueError(f'head is "keep", "new" or None, not "{head}"')
         self.model, self.data, self.likelihood, self.batch_size = model, data, likelihood, batch_size
         self.classes = classes
-        self.handed_down = isotropic(model) if prior is None else prior
+        self.handed_down = isotropic(model, self._usual_precision()) if prior is None else prior
         self.learned = prior is not None and any(bool(mean.any()) for mean in prior.mean.values())
         new = self._is_new(prior, classes, head)
         self.prior = self.handed_down if prior is None else fitted(prior, model, head_precision, new_head=new)
@@ -85,6 +87,16 @@ class HandedDown:
         name = head_name(model)
         kept = name is not None and self.prior.mean.get(name) is self.handed_down.mean.get(name)
         self.new_head = name if self.learned and name in self.prior.mean and not kept else None
+
+    def _usual_precision(self) -> float:
+        """Of a prior that nobody gave: 1, and less with fewer than a hundred examples.
+
+        Under a precision of 1, ten examples cannot hold the weights of a network away from zero: it says the same of all inputs.
+        """
+        if Workers.here().size > 1:
+            return 1.0
+        few = gather(self.model, self.data, self.likelihood, self.batch_size, ENOUGH)
+        return 1.0 if few is None else few.count / ENOUGH
 
     def _is_new(self, prior: Gaussian | None, classes: Sequence[str] | None, head: Head | None) -> bool | None:
         """Whether the head starts anew: as the user says, else by the names of the classes, else where its size differs."""

@@ -70,7 +70,8 @@ def learn(
     Args:
         model: any `nn.Module` whose trainable layers can become blocks. It is trained in place.
         data: a pair of tensors, a `Dataset`, a `DataLoader`, or batches as mappings.
-        prior: what is believed before the data; None is an isotropic prior around zero, of precision 1 where nothing chooses it.
+        prior: what is believed before the data; None is an isotropic prior around zero, of precision 1 (n/100 with n < 100
+            examples) where nothing chooses it.
         likelihood: what outputs mean: `Categorical()` (default), `GaussianNoise()` (noise learned), `Bernoulli()`.
         classes: the names of the classes. A prior's head is handed down if its card has the same names.
         head: "keep" hands the prior's head down, "new" starts at zero; by default the names of the classes decide.

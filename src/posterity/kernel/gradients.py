@@ -98,7 +98,10 @@ class Gradients:
 
     def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
         flat = self.g.flatten(2)
-        return flat @ (flat if weights is None else flat * weights.flatten().to(flat)).mT
+        if weights is None:
+            return flat @ flat.mT
+        scale = weights.flatten().to(flat)
+        return torch.cat([flat[some] @ (flat[some] * scale).mT for some in _pieces(len(flat), flat[:1].numel())])
 
     def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
         return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)

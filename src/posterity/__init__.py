@@ -29,7 +29,7 @@ from posterity.curvature import (
     estimate,
 )
 from posterity.errors import PosterityError
-from posterity.gaussian import Card, Gaussian, load
+from posterity.gaussian import Card, Gaussian
 from posterity.kernel import Laplace, Variational
 from posterity.laplace import History, PriorPenalty, Scales, isotropic, log_evidence, train, tune_strength, update
 from posterity.pacbayes import (
@@ -54,7 +54,7 @@ from posterity.predictive import (
 )
 from posterity.progressive import BPNN, PNN, Stream, Task
 from posterity.version import __version__
-from posterity.workflow import Fit, adapt, certify_folds, learn, posterior, prior, split_prior
+from posterity.workflow import Fit, adapt, certify_folds, learn, load, posterior, prior, split_prior
 from posterity.wrappers import from_laplace, to_laplace
 
 if TYPE_CHECKING:

@@ -94,6 +94,10 @@ class UnsupportedNetwork(PosterityError, TypeError):
     """The network is wrapped, quantised, without parameters, or ends in a softmax."""
 
 
+class NotTrained(PosterityError, ValueError):
+    """A network whose weights no data has touched stands where a trained one is meant."""
+
+
 class NotInstalled(PosterityError, ImportError):
     """An optional package is needed and is not installed."""
 
@@ -122,6 +126,10 @@ class BadCheckpoint(PosterityError):
 
 class NoDataSet(PosterityError):
     """A data set is not where it should be, or is not what it should be."""
+
+
+class OversizedData(NoDataSet):
+    """A data file declares more than reading it may take; refused before memory is taken."""
 
 
 # --- pacbayes --------------------------------------------------------------------------------------
@@ -201,16 +209,24 @@ class NotStorable(PosterityError):
     """A Gaussian holds something that the file format has no place for."""
 
 
+class NotExportable(PosterityError):
+    """Predictions take something that an exported network does not have."""
+
+
 class MissingFolder(PosterityError, FileNotFoundError):
     """A file was to be written into a folder that does not exist."""
 
 
 class BadFitFolder(PosterityError):
-    """A folder does not hold a fit or a prior, or is not as it was written."""
+    """A folder of an older version does not hold a fit or a prior, or is not as it was written."""
 
 
 class DiskFull(PosterityError, OSError):
     """There is no room on the disk for a file; none was left behind."""
+
+
+class NotWritable(PosterityError, OSError):
+    """A file cannot be written where it was to go: a read-only disk, a folder of someone else, no plain file."""
 
 
 class TooLittleMemory(PosterityError, MemoryError):
@@ -237,6 +253,14 @@ class NotAPrior(BadPriorFile):
     """A file of another kind: no safetensors file, or one that posterity did not write."""
 
 
+class NotAFit(NotAPrior):
+    """A prior, or an estimator of another kind, where a fit is needed."""
+
+
+class OtherNetwork(BadPriorFile):
+    """A fit for another network than the one given."""
+
+
 class DamagedFile(BadPriorFile):
     """A prior whose bytes are no longer, or never were, what its header says."""
 
@@ -261,3 +285,7 @@ class NotConvertible(PosterityError):
 
 class Memorised(UserWarning):
     """A network fits its training data so closely that the data cannot tell how sure to be of other inputs."""
+
+
+class DependentExamples(UserWarning):
+    """The order of the data betrays that its examples belong together: a certificate would need `groups=`."""

@@ -1,4 +1,8 @@
-"""Files that are whole at every moment: written beside the old one, brought to the disk, then put in its place."""
+"""Files that are whole at every moment: written beside the old one, brought to the disk, then put in its place.
+
+Everything that writes does it here, so that a full or read-only disk is one of three errors, whoever writes: `DiskFull`,
+`NotWritable`, `MissingFolder`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import errno
 import hashlib
 import io
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -15,10 +20,11 @@ from typing import IO, Any, cast
 
 import torch
 
-from posterity.errors import DiskFull
+from posterity.errors import DiskFull, MissingFolder, NotWritable
 
 SEAL = b"posterity checkpoint 1\n"
 """What the file of a state begins with, before the sha256 of the rest."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -33,7 +39,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Yields:
         The path of an empty file in the same folder, since a file can be renamed into place only within one file system.
     Raises:
-        OSError: if writing fails. Nothing is left behind.
+        DiskFull: if there is no room. Nothing is left behind.
+        NotWritable: if it cannot be written there for another reason.
+        MissingFolder: if there is no such folder.
 
     Example:
         >>> with replacing("report.json") as draft:
@@ -41,28 +49,30 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{target.name}-{secrets.token_hex(8)}.tmp")
-    try:
-        draft.touch(exist_ok=False)
-        mode = draft.stat().st_mode
-        yield draft
-        draft.chmod(mode)  # some libraries make files that only their owner may read
-        with open(draft, "r+b") as file:
-            os.fsync(file.fileno())
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
-    if os.name == "posix":
-        # The new name lives in the folder, which has to reach the disk as well.
-        folder = os.open(target.parent, os.O_RDONLY)
+    with writing(target, draft):
+        _check_plain(target)
         try:
-            os.fsync(folder)
+            draft.touch(exist_ok=False)
+            mode = draft.stat().st_mode
+            yield draft
+            draft.chmod(mode)  # some libraries make files that only their owner may read
+            with open(draft, "r+b") as file:
+                os.fsync(file.fileno())
+            os.replace(draft, target)
         finally:
-            os.close(folder)
+            draft.unlink(missing_ok=True)
+        if os.name == "posix":
+            # The new name lives in the folder, which has to reach the disk as well.
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
 
 @contextmanager
 def room_for(path: str | os.PathLike[str], size: int) -> Iterator[None]:
-    """Where a large file is to be written: tells before the first byte, or at the last one, that the disk is full.
+    """Where a large file is to be written: tells before the first byte, or on the way, that the disk is full.
 
     Args:
         path: the file to write.
@@ -71,15 +81,78 @@ def room_for(path: str | os.PathLike[str], size: int) -> Iterator[None]:
         DiskFull: if there is no room, now or on the way.
     """
     target = Path(os.path.realpath(path))
-    remedy = f"{target} needs {size:,} bytes: make room, or write to another disk. Nothing was written."
-    if target.parent.is_dir() and (free := shutil.disk_usage(target.parent).free) < size:
-        raise DiskFull(f"the disk has {free:,} bytes left and {remedy}")
+    with writing(target):
+        if target.parent.is_dir() and (free := shutil.disk_usage(target.parent).free) < size:
+            raise DiskFull(
+                f"the disk has {free:,} bytes left and {target} needs {size:,} bytes: make room, or write to another disk. "
+                "Nothing was written."
+            )
+        yield
+
+
+@contextmanager
+def writing(path: Path, *others: Path) -> Iterator[None]:
+    """What the system refuses while `path` is written leaves under its name; errors of other files pass.
+
+    Args:
+        path: the file or folder to write.
+        others: further names under which it is written.
+    """
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise DiskFull(f"the disk is full ({error.strerror}) and {remedy}") from error
+    except (DiskFull, NotWritable, MissingFolder):
         raise
+    except Exception as error:
+        found = _of_system(error)
+        if found is None or not (found.filename is None or Path(str(found.filename)) in (path, *others)):
+            raise
+        why = os.strerror(found.errno or errno.EIO)
+        if found.errno in FULL:
+            raise DiskFull(
+                f"the disk is full ({why}): make room for {path}, or write to another disk. Nothing was written."
+            ) from error
+        if found.errno == errno.ENOENT and not path.parent.is_dir():
+            raise MissingFolder(f"there is no folder {path.parent}: make it first (mkdir -p {path.parent}).") from error
+        raise NotWritable(f"{path} cannot be written ({why}): choose another place. Nothing was written.") from error
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a place that nothing can be written to, before an hour of work and not after it. Nothing is left there.
+
+    Args:
+        path: the file or folder that is to be written later.
+    Raises:
+        DiskFull, NotWritable, MissingFolder: as writing would.
+    """
+    target = Path(os.path.realpath(path))
+    trial = target.with_name(f".{target.name}-{secrets.token_hex(8)}.tmp")
+    with writing(target, trial):
+        if not target.is_dir():
+            _check_plain(target)
+        try:
+            trial.touch(exist_ok=False)
+        finally:
+            trial.unlink(missing_ok=True)
+    with room_for(target, 1):
+        pass
+
+
+def _check_plain(target: Path) -> None:
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "no plain file"
+        raise NotWritable(f"{target} is {kind}: name a file to write.")
+
+
+def _of_system(error: BaseException) -> OSError | None:
+    """What the system said. Libraries wrap it: torch in an error with a context, safetensors in the words of Rust."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, OSError) and at.errno is not None:
+            return at
+        if isinstance(at, Exception) and (code := re.search(r"\(os error (\d+)\)", str(at))):
+            return OSError(int(code[1]), os.strerror(int(code[1])))
+        at = at.__cause__ or at.__context__
+    return None
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:

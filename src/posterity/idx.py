@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from posterity.border import check_size, reading
 from posterity.errors import NoDataSet
 
 IDX = ("mnist", "fashion_mnist", "notmnist", "kmnist", "emnist")
+STEMS = {"train": "train", "test": "t10k"}
+"""How the files of a part begin."""
+PIECE = 1 << 20
+"""Bytes that are unpacked at once."""
+Part = Literal["train", "test"]
+Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True)
@@ -43,27 +52,56 @@ def folder_of(name: str, root: Path | None = None) -> Path:
 
 def images(name: str, root: Path | None = None) -> Images:
     """One of the sets in MNIST's format."""
+    return Images(part_of(name, "train", root), part_of(name, "test", root))
+
+
+def part_of(name: str, part: Part, root: Path | None = None) -> tuple[Tensor, Tensor]:
+    """Images and labels of one part of such a set."""
     folder = folder_of(name, root)
-    parts = []
-    for part in ("train", "t10k"):
-        pixels = read_idx(_file(folder, f"{part}-images-idx3-ubyte"))
-        labels = read_idx(_file(folder, f"{part}-labels-idx1-ubyte"))
-        if len(pixels) != len(labels):
-            raise NoDataSet(f"{folder} has {len(pixels)} images and {len(labels)} labels in its {part} files.")
-        parts.append((torch.from_numpy(pixels).float().div_(255)[:, None], torch.from_numpy(labels).long()))
-    return Images(*parts)
+    pixels = read_idx(_file(folder, f"{STEMS[part]}-images-idx3-ubyte"), dimensions=3)
+    labels = read_idx(_file(folder, f"{STEMS[part]}-labels-idx1-ubyte"), dimensions=1)
+    if len(pixels) != len(labels):
+        raise NoDataSet(f"{folder} has {len(pixels)} images and {len(labels)} labels in its {STEMS[part]} files.")
+    return torch.from_numpy(pixels).float().div_(255)[:, None], torch.from_numpy(labels).long()
 
 
-def read_idx(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """The IDX format: two zero bytes, a type, the number of dimensions, their sizes, then the bytes."""
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08" or len(raw) < 4 + 4 * raw[3]:
-        raise NoDataSet(f"{path} is not an IDX file of unsigned bytes.")
-    shape = struct.unpack(f">{raw[3]}I", raw[4 : 4 + 4 * raw[3]])
-    body = raw[4 + 4 * raw[3] :]
-    if len(body) != int(np.prod(shape)):
-        raise NoDataSet(f"{path} declares {'×'.join(map(str, shape))} bytes and holds {len(body)}: fetch it again.")
-    return np.frombuffer(body, np.uint8).reshape(shape).copy()
+def read_idx(path: Path, dimensions: int | None = None) -> Bytes:
+    """The IDX format: two zero bytes, a type, the number of dimensions, their sizes, then the bytes.
+
+    Args:
+        path: a file, packed if its name ends in .gz. No more of it is unpacked than its header declares.
+        dimensions: how many are expected; None takes any.
+    Returns:
+        The bytes in the shape that the header declares.
+    Raises:
+        NoDataSet: if it is damaged or no such file.
+    """
+    with reading(path, "an IDX file"), gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        head = file.read(4)
+        if len(head) < 4 or head[:3] != b"\x00\x00\x08":
+            raise NoDataSet(
+                f"{path}, byte 0: {head.hex(' ') or 'nothing'} does not begin an IDX file of unsigned bytes."
+            )
+        sizes = file.read(4 * head[3])
+        if len(sizes) < 4 * head[3] or not head[3]:
+            raise NoDataSet(f"{path} ends at byte {4 + len(sizes)}, within the sizes of its {head[3]} dimensions.")
+        shape = struct.unpack(f">{head[3]}I", sizes)
+        if dimensions not in (None, len(shape)):
+            raise NoDataSet(f"{path}, byte 3: an array of {len(shape)} dimensions where {dimensions} are needed.")
+        told = "×".join(map(str, shape))
+        # The bytes, and what they become: images float32, labels whole numbers of 64 bits.
+        check_size(path, (9 if len(shape) == 1 else 5) * math.prod(shape), f"{told} bytes")
+        body = np.empty(math.prod(shape), np.uint8)
+        filled = 0
+        while filled < len(body) and (piece := file.read(min(PIECE, len(body) - filled))):
+            body[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
+            filled += len(piece)
+        if filled < len(body) or file.read(1):
+            holds = f"{filled}" if filled < len(body) else "more"
+            raise NoDataSet(
+                f"{path}, byte {4 + len(sizes) + filled}: it declares {told} bytes and holds {holds}. Fetch it again."
+            )
+        return body.reshape(shape)
 
 
 def _file(folder: Path, stem: str) -> Path:

@@ -7,6 +7,7 @@ from posterity.blocks.network import (
     Selection,
     evaluating,
     find_blocks,
+    frozen_outside,
     has_matrix_form,
     named,
     read_blocks,
@@ -15,6 +16,7 @@ from posterity.blocks.network import (
     watched,
     write_blocks,
 )
+from posterity.blocks.replicas import Replica, Replicas
 
 __all__ = [
     "Block",
@@ -24,10 +26,13 @@ __all__ = [
     "LinearLayer",
     "Moment",
     "Recorder",
+    "Replica",
+    "Replicas",
     "Selection",
     "TransposedLinearLayer",
     "evaluating",
     "find_blocks",
+    "frozen_outside",
     "has_matrix_form",
     "named",
     "read_blocks",

@@ -6,8 +6,10 @@ gradients of activations and no more. What a block needs is handed over as soon 
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -311,3 +313,23 @@ def summed_squares(a: Float[Tensor, "n t inp"], s: Float[Tensor, "n t out"]) -> 
     twice = torch.where(first == second, 1.0, 2.0).to(s.dtype)
     gradient_pairs = s[:, first] * s[:, second] * twice[:, None]
     return gradient_pairs.flatten(0, 1).T @ (a[:, first] * a[:, second]).flatten(0, 1)
+
+
+_ATTENTION = threading.Lock()
+_without: list[bool] = []
+"""What the switch below was before, once for every caller that has turned it off."""
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Transformer layers call their modules, which the fused path would not; torch has one switch for all threads."""
+    with _ATTENTION:
+        _without.append(torch.backends.mha.get_fastpath_enabled() if not _without else _without[0])
+        torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        with _ATTENTION:
+            before = _without.pop()
+            if not _without:
+                torch.backends.mha.set_fastpath_enabled(before)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
-from posterity.blocks.base import Block, Layer, Recorder
+from posterity.blocks.base import Block, Layer, Recorder, plain_attention
 from posterity.blocks.convolution import ConvolutionLayer
 from posterity.blocks.elementwise import ElementwiseLayer
 from posterity.blocks.embedding import EmbeddingLayer
@@ -149,6 +149,23 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
+@contextmanager
+def frozen_outside(model: nn.Module, select: Selection) -> Iterator[None]:
+    """Only the selected layers are trainable; afterwards each parameter is as it was. None selects all."""
+    if select is None:
+        yield
+        return
+    inside = {full for block in find_blocks(model, select).values() for full in block.parameters.values()}
+    held = [p for name, p in model.named_parameters() if p.requires_grad and name not in inside]
+    try:
+        for p in held:
+            p.requires_grad_(False)
+        yield
+    finally:
+        for p in held:
+            p.requires_grad_(True)
+
+
 def run_with(
     model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
 ) -> Any:
@@ -178,7 +195,6 @@ def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[
     current: list[Recorder | None] = [None]
     hooks = []
     replaced: dict[nn.Module, Any] = {}
-    fast = torch.backends.mha.get_fastpath_enabled()
 
     def hook(block: Block, module: nn.Module, args: Any, kwargs: Any, out: Tensor) -> Tensor | None:
         recorder = current[0]
@@ -189,10 +205,8 @@ def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[
         recorder = current[0]
         return original(*args, **kwargs) if recorder is None else attention(module, recorder, parts, *args, **kwargs)
 
-    with evaluating(model):
+    with evaluating(model), plain_attention():
         try:
-            # The fused path of a transformer layer would call none of its modules.
-            torch.backends.mha.set_fastpath_enabled(False)
             for block in blocks.values():
                 for module in block.modules:
                     if not isinstance(module, nn.MultiheadAttention):
@@ -211,7 +225,6 @@ def watched(model: nn.Module, blocks: Mapping[str, Block]) -> Iterator[Callable[
                     del module.__dict__["forward"]
                 else:
                     module.__dict__["forward"] = original
-            torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @dataclass(frozen=True)

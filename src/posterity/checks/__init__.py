@@ -10,6 +10,7 @@ from posterity.checks.admitted import (
     check_network,
     check_prior,
     not_finite,
+    with_known_options,
 )
 from posterity.checks.explained import explained
 
@@ -24,4 +25,5 @@ __all__ = [
     "check_prior",
     "explained",
     "not_finite",
+    "with_known_options",
 ]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from posterity.blocks import evaluating, run_with
 from posterity.checks.explained import explained
 from posterity.errors import BadData, BadTargets, NotFinite, UnsupportedNetwork, WrongChoice
 
+P = ParamSpec("P")
+R = TypeVar("R")
 TRIED = 2
 """Examples that the network is tried on before all of them are taken."""
 LIKELIHOODS = (
@@ -74,6 +79,9 @@ def admitted(
         raise WrongChoice(f'classes is the text "{classes}": give a list of names, one for each class.')
     # A card without names has an empty tuple of them.
     names = tuple(map(str, classes)) if classes is not None and len(classes) else None
+    if isinstance(data, (tuple, list)) and len(data) == 2 and isinstance(data[0], Mapping) and _is_array(data[1]):
+        y, names = _targets(data[1], names)
+        return Admitted(NamedRows(data[0], y), names)
     if not _is_pair(data):
         return Admitted(data, names)
     x = _inputs(data[0], model)
@@ -91,6 +99,23 @@ def admitted(
                 "the labels, which begin at 0."
             )
     return Admitted((x, y), names)
+
+
+class NamedRows(Dataset[dict[str, Any]]):
+    """Inputs by name and targets, given as a pair: an example is a row of each."""
+
+    def __init__(self, inputs: Mapping[str, Any], targets: Tensor) -> None:
+        self.inputs = {name: torch.as_tensor(x) for name, x in inputs.items()}
+        self.targets = targets
+        sizes = {name: len(x) for name, x in self.inputs.items()} | {"the targets": len(targets)}
+        if len(set(sizes.values())) > 1:
+            raise BadData(f"inputs by name and targets must pair up, and have {sizes} examples.")
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return {name: x[i] for name, x in self.inputs.items()} | {"labels": self.targets[i]}
 
 
 def _is_pair(data: object) -> bool:
@@ -200,6 +225,27 @@ def check_prior(given: object) -> None:
         f"prior is a {type(given).__name__}: give a Gaussian, such as pt.load(file) or fit.posterior. Data is one argument, "
         "the pair (inputs, targets), as in pt.learn(model, (x, y)) and pt.adapt(model, prior, (x, y))."
     )
+
+
+TRAINING = ("epochs", "lr", "optimiser", "patience", "start", "polish_steps", "weight_decay")
+
+
+def with_known_options(verb: Callable[P, R]) -> Callable[P, R]:
+    """A verb that refuses options it does not have by name, and sends those of training to their place (`WrongChoice`)."""
+    known, name = inspect.signature(verb).parameters, f"pt.{verb.__name__}"
+
+    @wraps(verb)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        for option, value in options.items():
+            if option not in known and option in TRAINING:
+                raise WrongChoice(
+                    f'{option}= is an option of training: write {name}(..., training={{"{option}": {value!r}}}).'
+                )
+            if option not in known:
+                raise WrongChoice(f"{name} has no option {option}=: help({name}) lists them.")
+        return verb(*args, **options)
+
+    return checked
 
 
 def check_groups(given: object, count: int) -> None:

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.networks import build
-from posterity.cli.reading import look, read
-from posterity.cli.saved import Opened, open_folder
+from posterity.cli.reading import ReadOptions, look, read
+from posterity.cli.saved import Saved, check_new_rows, open_saved
 from posterity.cli.telling import command_line, note, tell, write_page
-from posterity.errors import BadAudit, BadData, UnknownNetwork
+from posterity.errors import BadAudit, BadData
 from posterity.pages import certificate_page
 
 EMPTY = 0.9
@@ -27,7 +27,8 @@ def certify(
     fit: Annotated[
         Path,
         typer.Argument(
-            help="A folder of `posterity learn` or `adapt`; or a prior's file, with --network.", show_default=False
+            help="A file of `posterity learn` or `adapt`; or of a prior, with --network where it names none.",
+            show_default=False,
         ),
     ],
     data: Annotated[
@@ -41,7 +42,7 @@ def certify(
         Path | None, typer.Option(help="With a prior's file: the posterior's. By default the prior itself.")
     ] = None,
     target: opt.Target = None,
-    missing: opt.Missing = "refuse",
+    missing: opt.Missing = None,
     part: opt.Part = "train",
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999)] = 0.95,
     passes: Annotated[
@@ -61,7 +62,7 @@ def certify(
         int | None,
         typer.Option(help="Of the draws. By default it follows from prior, posterior and examples: none is chosen."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write the audit record (JSON).", dir_okay=False)] = None,
+    out: Annotated[Path | None, opt.out_file("Where to write the audit record (JSON).")] = None,
     page: opt.Page = None,
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -69,25 +70,26 @@ def certify(
     """Certify the risk of networks drawn from a posterior, by examples that its prior has not seen."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     shared = {"passes": passes, "grid": grid, "vouched": vouched, "generator": generator, "progress": not quiet}
-    if fit.is_dir():
-        opened = open_folder(fit)
-        m = opened.manifest
+    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part)
+    if isinstance(opened.content, pt.Gaussian):
+        model, pair = _by_hand(opened, network, data, options)
+        after = opened.content if posterior is None else pt.load(posterior)
+        certificate = pt.certify(model, after, opened.content, pair, confidence, **shared)  # type: ignore[arg-type]
+    else:
+        m = opened.said
         if not m.classes:
             raise BadData("certificates are on the error of classifiers, and this fit is a regression.")
-        wish = opt.wish(target, missing=missing, part=part)
-        pair = opened.examples() if data is None else read(data, wish, m.recipe, m.classes).pair
-        if pair is None:
-            raise BadData(f"{fit} keeps no examples (it learned from {m.count:,}): name the data that is to certify.")
+        if data is None:
+            pair = _kept(opened)
+        else:
+            examples = read(data, options, m.recipe, m.classes)
+            check_new_rows(opened.given, examples)
+            pair = examples.pair
         note(f"certifying by {len(pair[0]):,} examples", quiet)
         if folds is None:
             certificate = opened.fit(network).certify(pair, confidence, **shared)
         else:
             certificate = _by_folds(opened, network, pair, folds, confidence, grid, vouched, generator, not quiet)
-    else:
-        model, pair = _by_hand(network, data, target, missing, part)
-        before = pt.load(fit)
-        after = before if posterior is None else pt.load(posterior)
-        certificate = pt.certify(model, after, before, pair, confidence, **shared)  # type: ignore[arg-type]
     lines = []
     if out is not None:
         certificate.save(out)
@@ -117,7 +119,7 @@ def audit(
 
 
 def _by_folds(
-    opened: Opened,
+    opened: Saved,
     network: str | None,
     pair: tuple[Tensor, Tensor],
     folds: int,
@@ -128,11 +130,11 @@ def _by_folds(
     progress: bool,
 ) -> pt.Certificate:
     """The same verb again, several times, each time without a part of the examples."""
-    m = opened.manifest
+    m = opened.said
     given = opened.given
     if given is None:
         raise BadData(
-            f"{opened.folder} was learned without a prior, and --folds certifies what a prior and a few examples give."
+            f"{opened.path} was learned without a prior, and --folds certifies what a prior and a few examples give."
         )
     found = pt.certify_folds(
         opened.network(network),
@@ -142,7 +144,7 @@ def _by_folds(
         folds=folds,
         learner="adapt" if m.verb == "adapt" else "learn",
         classes=m.classes,
-        head=m.options.get("head"),
+        head=m.head,
         grid=grid,
         vouched=vouched,
         generator=generator,
@@ -151,15 +153,25 @@ def _by_folds(
     return found.certificate
 
 
+def _kept(opened: Saved) -> tuple[Tensor, Tensor]:
+    """The examples that a fit learned from."""
+    found = opened.examples()
+    if found is None:
+        raise BadData(
+            f"{opened.path} keeps no examples (it learned from {opened.count:,}): name the data that is to certify."
+        )
+    return found.whole.positional[0], found.whole.targets
+
+
 def _by_hand(
-    network: str | None, data: str | None, target: str | None, missing: str, part: str
+    opened: Saved, network: str | None, data: str | None, options: ReadOptions
 ) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
-    """The network and the examples for a prior's file, which says nothing of either."""
-    if network is None:
-        raise UnknownNetwork("a prior's file does not say which network it is for: name it with --network.")
+    """The network and the examples for a prior's file, which may say how data is read for it."""
+    name, m = opened.name(network), opened.manifest
     if data is None:
         raise BadData("a prior's file keeps no examples: name the data that is to certify.")
-    wish = opt.wish(target, missing=missing, part=part)  # type: ignore[arg-type]
-    examples = read(data, wish)
-    outputs = max(examples.outputs, 10 if look(data, wish).classes is None and network == "lenet5" else 0)
-    return build(network, tuple(examples.x.shape[1:]), outputs), examples.pair
+    recipe = None if m is None else m.recipe
+    examples = read(data, options, recipe, opened.handed_down.card.classes if m is not None else ())
+    check_new_rows(opened.handed_down, examples)
+    outputs = max(examples.outputs, 10 if look(data, options, recipe).classes is None and name == "lenet5" else 0)
+    return build(name, tuple(examples.x.shape[1:]), outputs), examples.pair

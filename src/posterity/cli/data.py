@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +16,17 @@ import numpy as np
 import typer
 
 from posterity.cli import options as opt
-from posterity.cli.reading import read
+from posterity.cli.reading import ReadOptions, read
+from posterity.cli.reading.columns import check_target
 from posterity.cli.reading.images import image_files
 from posterity.cli.reading.read import kind_of
+from posterity.cli.reading.tables import PARQUET, read_table, text_rows
 from posterity.cli.telling import tell
 from posterity.errors import BadData
+from posterity.files import check_place, replacing, write_whole, writing
+
+Part = Callable[..., set[int]]
+"""From labels to the numbers of the examples in the first part."""
 
 app = typer.Typer(no_args_is_help=True, help="Look at data, and take parts of it.")
 
@@ -32,20 +41,22 @@ def inspect(
     where: opt.Data,
     target: opt.Target = None,
     columns: opt.Columns = None,
+    text: opt.Text = None,
     task: opt.Task = None,
-    missing: opt.Missing = "refuse",
+    missing: opt.Missing = None,
     size: opt.Size = None,
     channels: opt.Channels = None,
     part: opt.Part = "train",
     as_json: opt.Json = False,
 ) -> None:
     """Read data as `learn` would, and say what is there."""
-    found = read(where, opt.wish(target, columns, task, missing, size, channels, part), labels=False)
-    x = found.x
+    found = read(where, opt.reading(target, columns, text, task, missing, size, channels, part), labels=False)
+    x = found.rows
     result: dict[str, object] = {
         "kind": kind_of(where),
         "examples": len(x),
         "shape": list(x.shape[1:]),
+        "columns": {c.name: list(c.categories) for c in found.recipe.columns},
         "task": found.recipe.task if found.y is not None else None,
         "classes": dict.fromkeys(found.classes, 0),
     }
@@ -54,8 +65,7 @@ def inspect(
         ("examples", f"{len(x):,} of {'×'.join(map(str, x.shape[1:]))}"),
         ("numbers", f"{float(x.min()):.4g} to {float(x.max()):.4g}, mean {float(x.mean()):.4g}"),
     ]
-    if found.recipe.columns:
-        rows.append(("columns", ", ".join(found.recipe.columns)))
+    rows += found.recipe.rows()
     if found.y is None:
         rows.append(("labels", "none" + (": name their column with --target" if result["kind"] == "table" else "")))
     elif found.classes:
@@ -90,49 +100,76 @@ def split(
     for path in (first, rest):
         if path.exists():
             raise BadData(f"{path} is there already: choose another name.")
-    chance = random.Random(seed)
-    kind = kind_of(where)
-    if kind == "images":
-        files, classes = image_files(Path(where))
-        taken = _taken([c or "" for _, c in files], per_class if classes else None, share, chance)
-        for i, (path, _) in enumerate(files):
-            to = (first if i in taken else rest) / path.relative_to(where)
-            to.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, to)
-        count = len(files)
-    elif kind == "table":
-        with Path(where).open(encoding="utf-8-sig", newline="") as file:
-            header, *rows = [row for row in csv.reader(file) if row]
-        if per_class is not None and target is None:
-            raise BadData("--per-class needs --target: the column of the classes.")
-        labels = [row[header.index(target)] for row in rows] if target and target in header else [""] * len(rows)
-        taken = _taken(labels, per_class, share, chance)
-        for path, inside in ((first, True), (rest, False)):
-            with path.open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows([header, *(row for i, row in enumerate(rows) if (i in taken) == inside)])
-        count = len(rows)
-    else:
-        found = read(where, labels=per_class is not None)
-        names = [str(v) for v in found.y.tolist()] if found.y is not None else [""] * len(found.x)
-        taken = _taken(names, per_class, share, chance)
-        mask = np.array([i in taken for i in range(len(names))])
-        for path, keep in ((first, mask), (rest, ~mask)):
-            labels_ = (
-                {}
-                if found.y is None
-                else {"y": np.array([found.classes[i] for i in found.y[keep]] if found.classes else found.y[keep])}
-            )
-            np.savez(path, allow_pickle=False, x=found.x.numpy()[keep], **labels_)
-        count = len(names)
+        check_place(path)
+    part = partial(_taken, per_class=per_class, share=share, chance=random.Random(seed))
+    match kind_of(where):
+        case "images":
+            taken, count = _split_images(Path(where), first, rest, part)
+        case "table":
+            if per_class is not None and target is None:
+                raise BadData("--per-class needs --target: the column of the classes.")
+            taken, count = _split_table(Path(where), first, rest, target, part)
+        case _:
+            taken, count = _split_arrays(where, first, rest, per_class is not None, part)
     rows_ = [(str(first), f"{len(taken):,} examples"), (str(rest), f"{count - len(taken):,} examples")]
     tell({str(first): len(taken), str(rest): count - len(taken)}, as_json, f"{where} in two parts", rows_)
 
 
-def _taken(labels: list[str], per_class: int | None, share: float | None, chance: random.Random) -> set[int]:
+def _split_images(where: Path, first: Path, rest: Path, part: Part) -> tuple[set[int], int]:
+    files, classes = image_files(where)
+    taken = part([c or "" for _, c in files], by_class=bool(classes))
+    for i, (path, _) in enumerate(files):
+        to = (first if i in taken else rest) / path.relative_to(where)
+        with writing(to, to.parent):
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, to)
+    return taken, len(files)
+
+
+def _split_table(where: Path, first: Path, rest: Path, target: str | None, part: Part) -> tuple[set[int], int]:
+    """Of a text file the rows as they stand, with the header."""
+    check_target(table := read_table(where), ReadOptions(target=target), False)
+    values = table.columns[target] if target is not None and target in table.columns else [""] * len(table.places)
+    taken = part([str(value) for value in values])
+    for path, inside in ((first, True), (rest, False)):
+        rows = [i for i in range(len(values)) if (i in taken) == inside]
+        if where.suffix.lower() in PARQUET:
+            import pyarrow.parquet as parquet
+
+            with replacing(path) as draft:
+                parquet.write_table(parquet.read_table(where).take(rows), draft)
+        else:
+            header, cells, _, _ = text_rows(where)
+            text = io.StringIO()
+            csv.writer(text, "excel-tab" if path.suffix == ".tsv" else "excel").writerows(
+                [header, *(cells[i] for i in rows)]
+            )
+            write_whole(path, text.getvalue())
+    return taken, len(values)
+
+
+def _split_arrays(where: str, first: Path, rest: Path, labels: bool, part: Part) -> tuple[set[int], int]:
+    found = read(where, labels=labels)
+    y = found.y if found.y is None or found.classes else found.y * found.recipe.target_scale + found.recipe.target_mean
+    names = [""] * len(found.x) if y is None else [str(v) for v in y.tolist()]
+    taken = part(names)
+    mask = np.array([i in taken for i in range(len(names))])
+    for path, keep in ((first, mask), (rest, ~mask)):
+        arrays = {"x": found.rows.numpy()[keep]}
+        if y is not None:
+            arrays["y"] = np.array([found.classes[i] for i in y[keep]] if found.classes else y[keep])
+        with replacing(path) as draft, draft.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+    return taken, len(names)
+
+
+def _taken(
+    labels: list[str], *, per_class: int | None, share: float | None, chance: random.Random, by_class: bool = True
+) -> set[int]:
     """The numbers of the examples in the first part."""
     order = list(range(len(labels)))
     chance.shuffle(order)
-    if per_class is None:
+    if per_class is None or not by_class:
         return set(order[: round((share or 0.0) * len(order))])
     taken: set[int] = set()
     counts: Counter[str] = Counter()

@@ -1,9 +1,9 @@
-"""`posterity learn`, `posterity adapt` and `posterity prior learn`: data in, a folder out."""
+"""`posterity learn`, `posterity adapt` and `posterity prior learn`: data in, one file out."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,16 +13,16 @@ from torch import nn
 
 import posterity as pt
 from posterity.cli import options as opt
-from posterity.cli.cost import Cost, cost, duration
-from posterity.cli.networks import NETWORKS, build, default_for
-from posterity.cli.reading import Examples, Look, Recipe, Wish, look, read
-from posterity.cli.saved import Manifest, Opened, check_new, open_folder, write_fit, write_prior
+from posterity.cli.networks import build, default_for
+from posterity.cli.reading import Examples, Look, ReadOptions, Recipe, look, read
+from posterity.cli.saved import Manifest, carrying, check_new, open_saved, write_fit
 from posterity.cli.telling import command_line, note, tell, write_page
-from posterity.errors import BadData, UnknownNetwork
+from posterity.errors import BadData
 from posterity.pages import fit_page
+from posterity.workflow.cost import cost, duration
 
 PriorArgument = Annotated[
-    Path, typer.Argument(help="A prior: a folder, or a .safetensors file with --network.", show_default=False)
+    Path, typer.Argument(help="A prior or a fit; with --network where its file names none.", show_default=False)
 ]
 
 
@@ -34,12 +34,13 @@ class Asked:
     out: opt.Out
     network: opt.Network = None
     prior: Annotated[
-        Path | None, typer.Option(help="A prior to begin with: a folder, or a .safetensors file with --network.")
+        Path | None, typer.Option(help="A prior or a fit to begin with; with --network where its file names none.")
     ] = None
     target: opt.Target = None
     columns: opt.Columns = None
+    text: opt.Text = None
     task: opt.Task = None
-    missing: opt.Missing = "refuse"
+    missing: opt.Missing = None
     size: opt.Size = None
     channels: opt.Channels = None
     part: opt.Part = "train"
@@ -62,19 +63,23 @@ class Asked:
     quiet: opt.Quiet = False
 
     @property
-    def wish(self) -> Wish:
+    def reading(self) -> ReadOptions:
         """What is asked of the data."""
-        return opt.wish(self.target, self.columns, self.task, self.missing, self.size, self.channels, self.part)
+        return opt.reading(
+            self.target, self.columns, self.text, self.task, self.missing, self.size, self.channels, self.part
+        )
 
 
 @opt.command(Asked)
 def learn(asked: Asked) -> None:
-    """Train a network on data and write its posterior: a folder that predict, evaluate, certify and adapt use."""
+    """Train a network on data and write its posterior: one file that predict, evaluate, certify and adapt use."""
     Run("learn", asked).go()
 
 
 @opt.command(
-    Asked, without=("columns", "task", "size", "channels", "epochs", "lr", "batch_size"), first={"prior": PriorArgument}
+    Asked,
+    without=("columns", "text", "task", "size", "channels", "epochs", "lr", "batch_size"),
+    first={"prior": PriorArgument},
 )
 def adapt(asked: Asked) -> None:
     """Adapt a prior to few examples, without training: seconds for a hundred of them."""
@@ -83,34 +88,8 @@ def adapt(asked: Asked) -> None:
 
 @opt.command(Asked, without=("prior", "head"))
 def prior_learn(asked: Asked) -> None:
-    """Learn from data and write the posterior as a prior to share: no example is in the folder."""
+    """Learn from data and write the posterior as a prior to share: no example is in the file."""
     Run("learn", asked, kind="prior").go()
-
-
-class Given:
-    """A prior that was given: the Gaussian, and, where it came as a folder, how its data was read."""
-
-    def __init__(self, prior: pt.Gaussian, opened: Opened | None) -> None:
-        self.prior, self.opened = prior, opened
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """How the source's data was read: data for a prior from a folder is read alike."""
-        return None if self.opened is None else self.opened.manifest.recipe
-
-
-def _given(path: Path, network: str | None) -> Given:
-    if path.is_dir():
-        opened = open_folder(path)
-        if opened.manifest.network not in NETWORKS and network is None:
-            name = opened.manifest.network
-            raise UnknownNetwork(f"the network of {path} is {name}, which is code: say --network {name} to run it.")
-        return Given(opened.handed_down, opened)
-    if network is None:
-        raise UnknownNetwork(
-            f"{path} is a prior alone and does not say which network it is for: name it with --network."
-        )
-    return Given(pt.load(path), None)
 
 
 class Run:
@@ -118,10 +97,13 @@ class Run:
 
     def __init__(self, verb: Literal["learn", "adapt"], asked: Asked, kind: Literal["fit", "prior"] = "fit") -> None:
         self.verb, self.asked, self.kind = verb, asked, kind
-        self.given = None if asked.prior is None else _given(asked.prior, asked.network)
+        self.given = None if asked.prior is None else open_saved(asked.prior)
+        self.prior = None if self.given is None else self.given.handed_down
         self.began = time.monotonic()
+        if self.given is not None:
+            self.given.name(asked.network)  # a prior that names no network is refused before data is read
         if not asked.dry_run:
-            check_new(asked.out, asked.overwrite, "--overwrite replaces it")
+            check_new(asked.out, asked.overwrite)
 
     def go(self) -> None:
         """The whole command; where only an estimate was asked for, that alone."""
@@ -140,72 +122,72 @@ class Run:
             "progress": not self.asked.quiet,
         }
         likelihood = pt.Categorical() if examples.classes else pt.GaussianNoise()
-        prior = None if self.given is None else self.given.prior
         if self.verb == "adapt":
-            assert prior is not None
-            return pt.adapt(model, prior, examples.pair, likelihood, **options)
+            assert self.prior is not None
+            return pt.adapt(model, self.prior, examples.pair, likelihood, **options)
+        options |= {"batch_size": self.asked.batch_size, "training": self.training}
+        return pt.learn(model, examples.pair, self.prior, likelihood, **options)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Options of training, where there are any."""
         given = {"epochs": self.asked.epochs, "lr": self.asked.lr}
-        training = {name: value for name, value in given.items() if value is not None}
-        batch_size = self.asked.batch_size
-        return pt.learn(model, examples.pair, prior, likelihood, batch_size=batch_size, training=training, **options)
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def recipe(self) -> Recipe | None:
         """How data has to be read for the prior that was given."""
-        return None if self.given is None else self.given.recipe
+        return None if self.given is None or self.given.manifest is None else self.given.manifest.recipe
 
     def name(self, shape: tuple[int, ...]) -> str:
         """The network's name: as asked, else the prior's, else what suits the inputs."""
-        if self.asked.network is not None:
-            return self.asked.network
-        opened = None if self.given is None else self.given.opened
-        return default_for(shape) if opened is None else opened.manifest.network
+        if self.given is not None:
+            return self.given.name(self.asked.network)
+        return self.asked.network or default_for(shape)
 
     def estimate(self) -> None:
-        """What it would take, told before any example is read."""
-        wish = self.asked.wish if self.recipe is None else _as_wish(self.asked.wish, self.recipe)
-        found = look(self.asked.data, wish)
-        outputs = len(found.classes) if found.classes else self._outputs()
+        """How it would be learned and what it would take, told before any example is read."""
+        found = look(self.asked.data, self.asked.reading, self.recipe)
+        # Tables are read as a whole, labels too: a target without classes is a number.
+        regression = (found.kind == "table" and not found.classes) or self.task == "regression"
+        outputs = len(found.classes) if found.classes else self._outputs(regression)
         torch.manual_seed(self.asked.seed)
         model = build(self.name(found.shape), found.shape, outputs)
-        estimate = self.cost(model, found, outputs)
+        estimate = cost(
+            model,
+            found.shape,
+            found.count,
+            outputs,
+            pt.GaussianNoise() if regression else pt.Categorical(),
+            verb=self.verb,
+            prior=self.prior,
+            classes=found.classes,
+            head=self.asked.head,
+            training=self.training,
+        )
         rows = [("data", _told(found)), *estimate.rows()]
-        if found.classes is None:
+        if not found.classes and not regression:
             rows.append(("assumed", f"{outputs} outputs: labels are not read for an estimate"))
         result = {"dry_run": True, "examples": found.count, "shape": found.shape, "outputs": outputs}
         title = f"What it would take to learn from {self.asked.data}"
         tell(result | estimate.to_json(), self.asked.as_json, title, rows)
 
-    def _outputs(self) -> int:
-        if self.given is not None and self.given.opened is not None:
-            return self.given.opened.manifest.outputs
-        return 1 if self.asked.wish.task == "regression" else 10
+    @property
+    def task(self) -> str | None:
+        """What the target is, as far as that is known before it is read."""
+        return self.asked.task or (None if self.recipe is None else self.recipe.task)
 
-    def cost(self, model: nn.Module, found: Look, outputs: int) -> Cost:
-        """Memory and time, by shapes and one small batch."""
-        new_head = self.asked.head == "new" or (
-            self.asked.head is None and self.given is not None and found.classes != self.given.prior.card.classes
-        )
-        return cost(
-            model,
-            found.shape,
-            found.count,
-            outputs,
-            prior=self.given is not None,
-            new_head=new_head,
-            trains=self.verb == "learn",
-            epochs=self.asked.epochs,
-        )
+    def _outputs(self, regression: bool) -> int:
+        if self.given is not None and self.given.manifest is not None:
+            return self.given.manifest.outputs
+        return 1 if regression else 10
 
     def examples(self) -> Examples:
         """All examples, read as the prior's data was."""
         note(f"reading {self.asked.data}", self.asked.quiet)
-        recipe = self.recipe
-        if recipe is not None:
-            wish = _as_wish(self.asked.wish, recipe)
-            found = read(self.asked.data, wish, recipe)
-        else:
-            found = read(self.asked.data, self.asked.wish)
+        # A head that is kept has its outputs in the order of the card's names, whichever of them the data has.
+        known = self.prior.card.classes if self.prior is not None and self.asked.head == "keep" else ()
+        found = read(self.asked.data, self.asked.reading, self.recipe, known)
         for line in found.notes:
             note(line, self.asked.quiet)
         if found.classes and len(found.classes) < 2:
@@ -219,33 +201,20 @@ class Run:
         return build(self.name(shape), shape, examples.outputs)
 
     def finish(self, examples: Examples, model: nn.Module) -> None:
-        """Fit, write the folder, tell what happened."""
-        verb = self.verb
-        towards = "to" if verb == "adapt" else "from"
+        """Fit, write the file, tell what happened."""
+        towards = "to" if self.verb == "adapt" else "from"
         network = self.name(examples.recipe.shape)
-        note(f"{verb}ing {towards} {len(examples.x):,} examples with {network}", self.asked.quiet)
+        note(f"{self.verb}ing {towards} {len(examples.x):,} examples with {network}", self.asked.quiet)
         fit = self.fit(examples, model)
-        exact = fit.function is not None
-        manifest = Manifest(
-            kind=self.kind,
-            network=network,
-            recipe=examples.recipe,
-            classes=examples.classes,
-            outputs=examples.outputs,
-            count=len(examples.x),
-            verb=verb,
-            options={"seed": self.asked.seed, "head": self.asked.head},
-            noise=getattr(fit.likelihood, "precision", None),
-            calibration=fit.calibration.numbers,
-            in_function_space=exact and self.kind == "fit",
-        )
+        manifest = Manifest(examples.recipe, network, examples.outputs, examples.classes, self.verb, self.asked.head)
+        posterior = carrying(fit.posterior, manifest, examples, self.prior)
         if self.kind == "fit":
-            write_fit(self.asked.out, manifest, fit, None if self.given is None else self.given.prior, examples.pair)
+            write_fit(self.asked.out, manifest, replace(fit, posterior=posterior), self.prior)
         else:
-            write_prior(self.asked.out, manifest, fit)
+            posterior.save(self.asked.out)
         seconds = time.monotonic() - self.began
         story = _story(self, examples, fit, seconds)
-        made = "A prior from" if self.kind == "prior" else {"adapt": "Adapted to"}.get(verb, "Learned from")
+        made = "A prior from" if self.kind == "prior" else {"adapt": "Adapted to"}.get(self.verb, "Learned from")
         title = f"{made} {self.asked.data}"
         # Told before the page is drawn: what is written is written, whatever is missing for pictures.
         result = {
@@ -254,23 +223,11 @@ class Run:
             "examples": len(examples.x),
             "classes": list(examples.classes),
         }
-        result |= {"exact": exact, "task": examples.recipe.task, "network": manifest.network, "seed": self.asked.seed}
-        tell(result, self.asked.as_json, title, story.items(), _next(self, exact))
+        result |= {"task": examples.recipe.task, "network": network, "seed": self.asked.seed}
+        result |= {"plan": {"ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)}}
+        tell(result, self.asked.as_json, title, story.items(), _next(self, fit))
         gaussians = {"prior": fit.prior, "posterior": fit.posterior}
         write_page(self.asked.page, lambda: fit_page(title, story, gaussians, fit.history, None, command_line()))
-
-
-def _as_wish(wish: Wish, recipe: Recipe) -> Wish:
-    picture = len(recipe.shape) == 3
-    return Wish(
-        wish.target or recipe.target,
-        recipe.columns,
-        recipe.task,
-        wish.missing,
-        recipe.shape[-1] if picture else None,
-        recipe.shape[0] if picture else None,
-        wish.part,
-    )
 
 
 def _told(found: Look) -> str:
@@ -279,15 +236,13 @@ def _told(found: Look) -> str:
 
 
 def _story(run: Run, examples: Examples, fit: pt.Fit, seconds: float) -> dict[str, str]:
-    classes = (
-        f"{len(examples.classes)} classes: {', '.join(examples.classes[:12])}" if examples.classes else "regression"
-    )
+    classes = f"{len(examples.classes)} classes: {', '.join(examples.classes)}" if examples.classes else "regression"
     story = {
         "examples": f"{len(examples.x):,} of {'×'.join(map(str, examples.x.shape[1:]))}, {classes}",
+        **dict(examples.recipe.rows()),
         "network": f"{run.name(examples.recipe.shape)}, {sum(p.numel() for p in fit.model.parameters()):,} parameters",
-        "posterior": "exact, in function space"
-        if fit.function is not None
-        else "structured, around the trained network",
+        "plan": " + ".join(fit.plan.ways),
+        "because": "; ".join(fit.plan.reasons),
         "took": duration(seconds),
         "written to": str(run.asked.out),
     }
@@ -306,9 +261,10 @@ def _story(run: Run, examples: Examples, fit: pt.Fit, seconds: float) -> dict[st
     return story
 
 
-def _next(run: Run, exact: bool) -> list[str]:
+def _next(run: Run, fit: pt.Fit) -> list[str]:
     out = run.asked.out
     if run.kind == "prior":
         return [f"Next: posterity adapt {out} FEW-EXAMPLES --out FIT   (no training example is in {out})"]
-    kept = f"{out}/examples.safetensors holds the training examples: predictions need them. To share, take prior or posterior."
-    return [*([kept] if exact else []), f"Next: posterity predict {out} NEW-DATA --out predictions.csv"]
+    kept = f"{out} holds the training examples: predictions need them. To share, take a prior (posterity prior learn)."
+    lines = [] if fit.examples is None else [kept]
+    return [*lines, f"Next: posterity predict {out} NEW-DATA --out predictions.csv"]

@@ -10,22 +10,36 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from posterity.cli.reading import Wish
+from posterity.cli.reading import ReadOptions
+from posterity.cli.reading.examples import MissingRule
+from posterity.files import check_place
 
 DATA = (
-    "A folder of images (one folder a class), an .npz file with x and y, a .csv with a header, a Hugging Face data set on disk, "
-    "or a set by name (mnist, …)."
+    "A folder of images (one folder a class), an .npz file with x and y, a .csv, .tsv or .parquet table, a Hugging Face data set "
+    "on disk, or a set by name (mnist, …)."
 )
 Data = Annotated[str, typer.Argument(help=DATA, show_default=False)]
-FitFolder = Annotated[
-    Path, typer.Argument(help="A folder that `posterity learn` or `adapt` wrote.", show_default=False)
-]
+FitFile = Annotated[Path, typer.Argument(help="A file that `posterity learn` or `adapt` wrote.", show_default=False)]
 Network = Annotated[
     str | None,
     typer.Option(help='"lenet5", "mlp", "resnet8", or module:function that builds the network: its code is run.'),
 ]
-Out = Annotated[Path, typer.Option(help="The folder to write.", file_okay=False, show_default=False)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it is there.")]
+
+
+def _writable(context: typer.Context, path: Path | None) -> Path | None:
+    """Before an hour of work, not after it: every option that names a place to write is checked by this."""
+    if path is not None and not context.resilient_parsing:
+        check_place(path)
+    return path
+
+
+def out_file(help: str) -> Any:  # noqa: A002 (typer's word)
+    """An option for a file to write."""
+    return typer.Option(help=help, dir_okay=False, callback=_writable)
+
+
+Out = Annotated[Path, out_file("The file to write, such as letters.fit.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
 Target = Annotated[str | None, typer.Option(help="The column of a table that is to be predicted.")]
 Columns = Annotated[
     str | None, typer.Option(help="Columns of a table to predict from, with commas; all others by default.")
@@ -34,8 +48,14 @@ Task = Annotated[
     Literal["classification", "regression"] | None,
     typer.Option(help="What the target is; by default text and few whole numbers are classes."),
 ]
+Text = Annotated[
+    str | None, typer.Option(help="Columns of a table to take for text though they look like numbers, with commas.")
+]
 Missing = Annotated[
-    Literal["refuse", "drop"], typer.Option(help="Rows of a table with missing values: refuse them, or leave them out.")
+    MissingRule | None,
+    typer.Option(
+        help="Missing values of a table: refuse them, drop their rows, or fill in the mean. By default as the fit had it; refuse."
+    ),
 ]
 Size = Annotated[int | None, typer.Option(min=8, max=1024, help="Pixels on a side that images are brought to; 28.")]
 Channels = Annotated[
@@ -44,8 +64,10 @@ Channels = Annotated[
 Part = Annotated[str, typer.Option(help="Which part of a set that has parts: train, test, or what it calls them.")]
 Seed = Annotated[int, typer.Option(help="Of all that is random: the same seed, the same result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Page = Annotated[Path | None, typer.Option(help="Write the result as an HTML page too.", dir_okay=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what memory and time it would take, and stop.")]
+Page = Annotated[Path | None, out_file("Write the result as an HTML page too.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say how it would be learned, with what memory and time, and stop.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 
@@ -83,15 +105,19 @@ def _default(value: Any) -> Any:
     return Parameter.empty if value is MISSING else value
 
 
-def wish(
+def reading(
     target: str | None = None,
     columns: str | None = None,
+    text: str | None = None,
     task: Literal["classification", "regression"] | None = None,
-    missing: Literal["refuse", "drop"] = "refuse",
+    missing: MissingRule | None = None,
     size: int | None = None,
     channels: int | None = None,
     part: str = "train",
-) -> Wish:
+) -> ReadOptions:
     """What a user asks of the data, from the options."""
-    chosen = tuple(name.strip() for name in (columns or "").split(",") if name.strip())
-    return Wish(target, chosen, task, missing, size, channels, part)
+    return ReadOptions(target, _names(columns), _names(text), task, missing, size, channels, part)
+
+
+def _names(given: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (given or "").split(",") if name.strip())

@@ -18,16 +18,19 @@ from torch import Tensor
 
 from posterity.algebra import KroneckerSum, Matrix
 from posterity.cli import options as opt
-from posterity.cli.cost import size as _bytes
 from posterity.cli.learning import prior_learn
-from posterity.cli.saved import open_folder
+from posterity.cli.saved import manifest_of, open_saved
 from posterity.cli.telling import command_line, plain, write_page
 from posterity.cli.telling import words as _plain
-from posterity.errors import BlockMismatch, PosterityError
+from posterity.errors import BlockMismatch, NotAFit, PosterityError
+from posterity.gaussian import Gaussian
 from posterity.gaussian.card import Card
+from posterity.gaussian.container import LIMIT
 from posterity.gaussian.spectrum import FACTOR_LIMIT, Spectrum, spectrum
-from posterity.gaussian.storage import LIMIT, Stored, read
+from posterity.gaussian.storage import Stored, read
 from posterity.pages import prior_page
+from posterity.workflow.cost import size as _bytes
+from posterity.workflow.file import naming, read_manifest
 
 app = typer.Typer(no_args_is_help=True, help="Priors as files: learn one, look at it, compare two.")
 app.command("learn")(prior_learn)
@@ -42,16 +45,13 @@ def prior() -> None:
 
 @app.command()
 def inspect(
-    file: Annotated[
-        Path, typer.Argument(help="A prior that was saved with .save(path), or a folder of the command line.")
-    ],
+    file: Annotated[Path, typer.Argument(help="A prior, or a fit, whose posterior is shown.")],
     limit: Annotated[int, typer.Option(min=1, help="The largest file to read, in bytes.")] = LIMIT,
     page: opt.Page = None,
     as_json: opt.Json = False,
 ) -> None:
     """Print a prior as a readable card: where it comes from, and how sure it is of each block."""
-    file = _file(file)
-    stored = read(file, limit_bytes=limit)
+    stored = _stored(file, limit)
     story = {name: value for name, value in {**_story(stored.gaussian.card), **_facts(stored)}.items() if value}
     if as_json:
         print(json.dumps(plain(_values(stored) | {"file": str(file)}), ensure_ascii=False))
@@ -71,7 +71,7 @@ def compare(
     as_json: opt.Json = False,
 ) -> None:
     """Compare two priors block by block: how far apart their means are, and how firm each is."""
-    one, other = (read(_file(path)).gaussian for path in (first, second))
+    one, other = (_stored(path).gaussian for path in (first, second))
     shared = [name for name in one.blocks if name in other.blocks and one.mean[name].shape == other.mean[name].shape]
     if not shared:
         raise BlockMismatch(f"{first} and {second} have no block in common: they are for different networks.")
@@ -97,12 +97,17 @@ def compare(
     write_page(page, lambda: prior_page(f"{first.name} and {second.name}", story, both, command_line()))
 
 
-def _file(path: Path) -> Path:
-    """The file of a prior; of a folder, what it hands down."""
-    if not path.is_dir():
-        return path
-    kind = open_folder(path).manifest.kind
-    return path / ("prior.safetensors" if kind == "prior" else "posterior.safetensors")
+def _stored(path: Path, limit: int = LIMIT) -> Stored:
+    """A prior's file; of a fit, what it hands down."""
+    if path.is_dir():
+        kind = "prior" if isinstance(open_saved(path).content, Gaussian) else "posterior"
+        return read(path / f"{kind}.safetensors", limit_bytes=limit)
+    try:
+        found = read_manifest(path, limit_bytes=limit)
+    except NotAFit:
+        return read(path, limit_bytes=limit)
+    with naming(path):
+        return Stored(found.gaussian("posterior"), dict(found.raw["written_by"]), path.stat().st_size)
 
 
 def _tried(value: Callable[[], Tensor]) -> float:
@@ -158,7 +163,14 @@ def _story(card: Card) -> dict[str, str]:
         "γ": "" if card.precision is None else f"{card.precision:g}",
         "architecture": card.architecture,
         "seed": "" if card.seed is None else str(card.seed),
+        **_reading(card),
     }
+
+
+def _reading(card: Card) -> dict[str, str]:
+    """How data is read for it, if the command line has written so."""
+    manifest = manifest_of(card)
+    return {} if manifest is None else {"network": manifest.network or "", **dict(manifest.recipe.rows())}
 
 
 def _facts(stored: Stored) -> dict[str, str]:

@@ -1,167 +1,211 @@
-"""A fit or a prior as the command line keeps it: a sealed folder, with the recipe of its data.
+"""What the command line adds to a file: which network it is for, and how its data is read.
 
-The files are those of `posterity.workflow.folders`. A prior's folder holds manifest, posterior (as prior.safetensors) and
-weights, and no example.
+A fit is the one file of `Fit.save`. A prior is the file of a Gaussian, with no example in it: what is added stands on its card,
+so that `pt.load` opens it too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 import posterity as pt
 from posterity.cli.networks import NETWORKS, build
+from posterity.cli.reading import Examples as ReadExamples
 from posterity.cli.reading import Recipe
-from posterity.curvature import Likelihood
-from posterity.errors import BadFitFolder, UnknownNetwork
-from posterity.workflow.folders import (
-    Remembered,
-    check_new,
-    fill_weights,
-    open_parts,
-    read_examples,
-    read_sealed,
-    save_parts,
-    save_weights,
-    telling_damage,
-    write_sealed,
-)
-
-__all__ = ["Manifest", "Opened", "check_new", "open_folder", "write_fit", "write_prior"]
-
-FORMAT = 1
-Kind = Literal["fit", "prior"]
+from posterity.cli.reading.seen import SeenRows
+from posterity.data.examples import Examples
+from posterity.errors import BadData, DamagedFile, NotAFit, NotWritable, Overlap, UnknownNetwork
+from posterity.files import check_place
+from posterity.gaussian.card import Card
+from posterity.gaussian.header import parse
+from posterity.workflow.file import FitManifest, naming, read_manifest, save_fit
+from posterity.workflow.old_folders import OldFolder
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder holds."""
+    """What is added to a fit or a prior."""
 
-    kind: Kind
-    network: str
     recipe: Recipe
-    classes: tuple[str, ...]
-    outputs: int
-    count: int
-    """Examples that were learned from."""
-    verb: str
+    network: str | None = None
+    """Its name; None for a prior that does not say."""
+    outputs: int = 0
+    classes: tuple[str, ...] = ()
+    verb: str = "learn"
     """What made it: learn or adapt."""
-    options: Mapping[str, Any]
-    noise: float | None
-    """Noise precision of a regression, in the target's scale as the network sees it."""
-    calibration: tuple[float, ...]
-    in_function_space: bool
-    """Whether predictions come from the exact posterior of few examples, which needs them."""
+    head: Literal["keep", "new"] | None = None
 
-    @property
-    def likelihood(self) -> Likelihood:
-        """What outputs mean."""
-        return pt.Categorical() if self.classes else pt.GaussianNoise(self.noise)
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: those of the recipe, and its own."""
+        return {**self.recipe.to_json(), **{k: v for k, v in asdict(self).items() if k != "recipe"}}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Manifest:
+        """From plain values, each looked at: they may come from a stranger's file."""
+        try:
+            recipe = Recipe.from_json(found)
+            network, classes = found.get("network"), tuple(map(str, found.get("classes") or ()))
+            head = {None: None, "keep": "keep", "new": "new"}[found.get("head")]
+            outputs = int(found.get("outputs") or len(classes))
+            if network is not None and not isinstance(network, str):
+                raise TypeError(f"a network is named by text, not {network!r:.40}")
+        except (BadData, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedFile(f"what the command line added to it is damaged: {error}.") from None
+        verb = "adapt" if found.get("verb") == "adapt" else "learn"
+        return cls(recipe, network, outputs, classes, verb, head)  # type: ignore[arg-type]
 
 
-def write_fit(
-    folder: Path, manifest: Manifest, fit: pt.Fit, given: pt.Gaussian | None, pair: tuple[Tensor, Tensor]
-) -> None:
+def write_fit(path: Path, manifest: Manifest, fit: pt.Fit, given: pt.Gaussian | None) -> None:
     """All that another process needs to predict, evaluate and certify."""
-    _write(folder, manifest, lambda inside: save_parts(inside, fit, given, pair))
+    save_fit(fit, path, extra=manifest.to_json(), given=given)
 
 
-def write_prior(folder: Path, manifest: Manifest, fit: pt.Fit) -> None:
-    """The posterior of a fit as a prior to share: no example is in it."""
+def carrying(
+    posterior: pt.Gaussian, manifest: Manifest, examples: ReadExamples, given: pt.Gaussian | None
+) -> pt.Gaussian:
+    """The Gaussian with the manifest, and hashes of the rows it has seen, on its card.
 
-    def fill(inside: Path) -> None:
-        fit.posterior.save(inside / "prior.safetensors")
-        save_weights(fit.model, inside)
+    A file of it alone still says how data is read for it, and knows its rows again after rounding.
+    """
+    rows = SeenRows.of(examples)
+    rows = rows if given is None else rows.joined(seen_rows_of(given))
+    told = json.dumps(manifest.to_json() | {"rows": rows.to_json()}, allow_nan=False)
+    return replace(posterior, card=replace(posterior.card, recipe=told))
 
-    _write(folder, manifest, fill)
+
+def manifest_of(card: Card) -> Manifest | None:
+    """Which network a prior is for and how data is read for it, if its card says so."""
+    return Manifest.from_json(parse(card.recipe)) if card.recipe else None
+
+
+def seen_rows_of(prior: pt.Gaussian) -> SeenRows:
+    """The rows of tables that a prior has seen, as far as its card says."""
+    told = parse(prior.card.recipe) if prior.card.recipe else {}
+    return SeenRows.from_json(told.get("rows", "") if isinstance(told, dict) else "")
+
+
+def check_new_rows(prior: pt.Gaussian | None, examples: ReadExamples) -> None:
+    """Refuse to certify by rows that the prior has seen, up to rounding.
+
+    Raises:
+        Overlap: if there are such rows.
+    """
+    found = 0 if prior is None else seen_rows_of(prior).among(examples)
+    if found:
+        raise Overlap(
+            f"{found:,} of the {len(examples.x):,} rows are, up to rounding, rows that the prior was learned from: certify by "
+            "others."
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
-    """A folder that was read: the manifest, and how to get at the rest."""
+class Saved:
+    """A fit or a prior that was opened: its manifest, and how to get at the rest."""
 
-    folder: Path
-    manifest: Manifest
-
-    def network(self, network: str | None = None) -> nn.Module:
-        """The network with the weights it was left with. A network that is somebody's code has to be named again."""
-        model = self._built(network)
-        fill_weights(model, self.folder)
-        return model
-
-    def _built(self, network: str | None) -> nn.Module:
-        name = self.manifest.network
-        if name not in NETWORKS and network is None:
-            raise UnknownNetwork(
-                f"the network of {self.folder} is {name}, which is code and not in the folder: say --network {name} to run it."
-            )
-        return build(network or name, self.manifest.recipe.shape, self.manifest.outputs)
-
-    @property
-    def prior(self) -> pt.Gaussian:
-        """The prior: as it was used for a fit, or what a prior's folder hands down."""
-        return pt.load(self.folder / "prior.safetensors")
-
-    @property
-    def given(self) -> pt.Gaussian | None:
-        """The prior as a fit was given it, if it was."""
-        path = self.folder / "given.safetensors"
-        return pt.load(path) if path.is_file() else None
+    path: Path
+    manifest: Manifest | None
+    """None for a prior that says nothing of its data."""
+    content: FitManifest | OldFolder | pt.Gaussian
+    """Of a prior, the Gaussian alone."""
 
     @property
     def handed_down(self) -> pt.Gaussian:
         """What the next task begins with: a fit's posterior, or a prior as it is."""
-        return pt.load(self.folder / ("posterior.safetensors" if self.manifest.kind == "fit" else "prior.safetensors"))
+        return self.content if isinstance(self.content, pt.Gaussian) else self.content.gaussian("posterior")
 
-    def examples(self) -> tuple[Tensor, Tensor] | None:
+    @property
+    def given(self) -> pt.Gaussian | None:
+        """The prior as a fit was given it, if it was."""
+        with naming(self.path):
+            return self._fit.given
+
+    @property
+    def count(self) -> int:
+        """Examples that a fit learned from."""
+        with naming(self.path):
+            return self._fit.count
+
+    def examples(self) -> Examples | None:
         """The training examples, where they are kept."""
-        return read_examples(self.folder)
+        with naming(self.path):
+            return self._fit.examples()
+
+    def network(self, network: str | None = None) -> nn.Module:
+        """The network with the weights it was left with. A network that is somebody's code has to be named again."""
+        with naming(self.path):
+            return self._fit.network(self.built(network))
 
     def fit(self, network: str | None = None) -> pt.Fit:
-        """The fit again. The exact posterior of few examples is computed anew from them: seconds for a hundred."""
-        m = self.manifest
-        if m.kind != "fit":
-            raise BadFitFolder(f"{self.folder} is a prior: `posterity adapt {self.folder} DATA` makes a fit of it.")
-        known = Remembered(
-            m.likelihood,
-            m.calibration,
-            m.in_function_space,
-            m.count,
-            m.classes,
-            m.options.get("head"),
-            int(m.options.get("seed", 0)),
-        )
-        return open_parts(self.folder, self._built(network), known)
+        """The fit again."""
+        model = self.built(network)
+        with naming(self.path):
+            return self._fit.fit(model)
+
+    def built(self, network: str | None = None) -> nn.Module:
+        """A new network of the right shape."""
+        manifest = self.said
+        return build(self.name(network), manifest.recipe.shape, manifest.outputs)
+
+    def name(self, network: str | None = None) -> str:
+        """The network's name. One that is code is run only if the user names it again."""
+        known = None if self.manifest is None else self.manifest.network
+        if network is not None:
+            return network
+        if known is None:
+            raise UnknownNetwork(f"{self.path} does not say which network it is for: name it with --network.")
+        if known not in NETWORKS:
+            raise UnknownNetwork(
+                f"the network of {self.path} is {known}, which is code and not in the file: say --network {known} to run it."
+            )
+        return known
+
+    @property
+    def said(self) -> Manifest:
+        """The manifest, which has to be there."""
+        if self.manifest is None:
+            raise NotAFit(f"{self.path} does not say how its data is read: `posterity learn` writes files that do.")
+        return self.manifest
+
+    @property
+    def _fit(self) -> FitManifest | OldFolder:
+        if isinstance(self.content, pt.Gaussian):
+            raise NotAFit(f"it is a prior: `posterity adapt {self.path} DATA --out FIT` makes a fit of it.")
+        return self.content
 
 
-def open_folder(folder: Path) -> Opened:
-    """The manifest of a folder, after its seal and the seal of every file were checked. Nothing in it is run.
+def open_saved(path: Path) -> Saved:
+    """A fit or a prior, every byte checked. Nothing in it is run.
 
     Raises:
-        BadFitFolder: if it is none, or not as it was written.
+        BadPriorFile: under the fitting name, if it is damaged or something else.
+        BadFitFolder: if it is a folder of an older version that is not as it was written.
     """
-    found = read_sealed(folder, "posterity_fit", FORMAT, "`posterity learn`")
-    with telling_damage(folder / "manifest.json"):
-        manifest = Manifest(
-            kind={"fit": "fit", "prior": "prior"}[found["kind"]],  # type: ignore[arg-type]
-            network=str(found["network"]),
-            recipe=Recipe.from_json(found["recipe"]),
-            classes=tuple(str(c) for c in found["classes"]),
-            outputs=int(found["outputs"]),
-            count=int(found["count"]),
-            verb=str(found["verb"]),
-            options=dict(found["options"]),
-            noise=None if found["noise"] is None else float(found["noise"]),
-            calibration=tuple(float(value) for value in found["calibration"]),
-            in_function_space=bool(found["in_function_space"]),
-        )
-    return Opened(folder, manifest)
+    if path.is_dir():
+        old = OldFolder.read(path)
+        with naming(path):
+            told = dict(old.extra) | dict(old.extra["options"]) | dict(old.extra["recipe"])
+            columns = [c if isinstance(c, dict) else {"name": c, "categories": []} for c in told["columns"]]
+            manifest = Manifest.from_json({"missing": "refuse", **told, "columns": columns})
+            return Saved(path, manifest, old if old.extra["kind"] == "fit" else old.gaussian("prior"))
+    try:
+        found = read_manifest(path)
+    except NotAFit:
+        prior = pt.load(path)
+        with naming(path):
+            return Saved(path, manifest_of(prior.card), prior)
+    with naming(path):
+        return Saved(path, Manifest.from_json(found.extra) if found.extra else None, found)
 
 
-def _write(folder: Path, manifest: Manifest, fill: Any) -> None:
-    told = {k: v for k, v in vars(manifest).items() if k != "recipe"}
-    write_sealed(folder, {"posterity_fit": FORMAT, **told, "recipe": manifest.recipe.to_json()}, fill)
+def check_new(path: Path, overwrite: bool) -> None:
+    """Refuse a place that is taken, or that cannot be written to, before an hour of work is lost to it."""
+    if path.is_dir():
+        raise NotWritable(f"{path} is a folder, and a fit or a prior is one file: name another place.")
+    if path.exists() and not overwrite:
+        raise NotWritable(f"{path} is there already: choose another name; --overwrite replaces it.")
+    check_place(path)

@@ -14,12 +14,12 @@ from torch import Tensor
 
 import posterity as pt
 from posterity.cli import options as opt
-from posterity.cli.reading import Examples, Recipe, Wish, read
-from posterity.cli.saved import Opened, open_folder
+from posterity.cli.reading import Examples, ReadOptions, Recipe, read
+from posterity.cli.saved import Saved, open_saved, seen_rows_of
 from posterity.cli.telling import command_line, note, plain, tell, write_page
-from posterity.curvature.hashes import by_chance, seen
-from posterity.curvature.provenance import Provenance
-from posterity.errors import BadData, MissingFolder
+from posterity.data.hashes import by_chance, seen
+from posterity.data.provenance import Provenance
+from posterity.errors import BadData
 from posterity.files import replacing, write_whole
 from posterity.pacbayes import clopper_pearson
 from posterity.pages import evaluation_page, prediction_page
@@ -27,14 +27,18 @@ from posterity.pages.results import NAMES, scores_of
 
 SHOWN = 10
 """Predictions that are printed where no file is asked for."""
+UNITS = (
+    "mean, low_95 and high_95 are in the units of {}; epistemic and aleatoric are variances, in these units squared; "
+    "unknown has none."
+)
 
 
 def predict(
-    fit: opt.FitFolder,
+    fit: opt.FitFile,
     data: opt.Data,
-    out: Annotated[Path | None, typer.Option(help="A .csv or .npz file for the predictions.", dir_okay=False)] = None,
+    out: Annotated[Path | None, opt.out_file("A .csv or .npz file for the predictions.")] = None,
     network: opt.Network = None,
-    missing: opt.Missing = "refuse",
+    missing: opt.Missing = None,
     part: opt.Part = "test",
     seed: opt.Seed = 0,
     page: opt.Page = None,
@@ -44,17 +48,13 @@ def predict(
     """Predict for new inputs: probabilities (or numbers), how much more data would settle, and a score for the unknown."""
     if out is not None:
         _check_out(out, (".csv", ".npz"))
-    opened = open_folder(fit)
-    examples = _read(opened, data, missing, part, labels=False)
+    opened = open_saved(fit)
+    examples = _read(opened, data, missing, part, quiet, labels=False)
     prediction = _predict(opened, network, examples, seed, quiet)
-    names, classes = examples.names, opened.manifest.classes
+    names, classes = examples.names, opened.said.classes
     columns, rows = _rows(names, prediction, classes)
-    if out is not None and out.suffix == ".csv":
-        text = io.StringIO()
-        csv.writer(text).writerows([columns, *rows])
-        write_whole(out, text.getvalue())
-    elif out is not None:
-        _write_npz(out, names, prediction, classes)
+    if out is not None:
+        write_predictions(out, names, prediction, classes)
     result: dict[str, Any] = {"count": len(names), "out": None if out is None else str(out)}
     if out is None:
         result["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -74,21 +74,22 @@ def predict(
         if out is not None
         else f"The first {len(shown)} of {len(names):,}; --out FILE.csv keeps all."
     )
-    tell(result, as_json, f"Predictions for {data}", shown, [where])
+    units = [] if classes else [UNITS.format(opened.said.recipe.target or "the targets")]
+    tell(result, as_json, f"Predictions for {data}", shown, [where, *units])
     title = f"Predictions for {data}"
     write_page(page, lambda: prediction_page(title, names, prediction, classes, examples.x, command_line()))
 
 
 def evaluate(
-    fit: opt.FitFolder,
+    fit: opt.FitFile,
     data: opt.Data,
     unknown: Annotated[
         str | None, typer.Option(help="Foreign data: how well is it told from the labelled data?")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A .json file for the figures.", dir_okay=False)] = None,
+    out: Annotated[Path | None, opt.out_file("A .json file for the figures.")] = None,
     network: opt.Network = None,
     target: opt.Target = None,
-    missing: opt.Missing = "refuse",
+    missing: opt.Missing = None,
     part: opt.Part = "test",
     seed: opt.Seed = 0,
     page: opt.Page = None,
@@ -98,10 +99,10 @@ def evaluate(
     """Measure a fit on labelled data: accuracy, NLL, calibration, and how well it notices foreign inputs."""
     if out is not None:
         _check_out(out, (".json",))
-    opened = open_folder(fit)
-    examples = _read(opened, data, missing, part, labels=True, target=target)
+    opened = open_saved(fit)
+    examples = _read(opened, data, missing, part, quiet, labels=True, target=target)
     prediction = _predict(opened, network, examples, seed, quiet)
-    classes = opened.manifest.classes
+    classes = opened.said.classes
     y = examples.pair[1]
     told: list[str] = []
     if classes:
@@ -117,11 +118,11 @@ def evaluate(
                 "The bound on the error holds with 95 % if these examples are a random sample, and nothing was chosen by them."
             ]
     else:
-        y = _own_units(y, opened.manifest.recipe)
+        y = _own_units(y, opened.said.recipe)
         scores = _regression_scores(prediction, y)
     foreign: Tensor | None = None
     if unknown is not None:
-        strange = _read(opened, unknown, missing, part, labels=False)
+        strange = _read(opened, unknown, missing, part, quiet, labels=False)
         foreign = _predict(opened, network, strange, seed, quiet).unknown
         if foreign is not None and prediction.unknown is not None:
             scores["unknown_auroc"] = pt.ood_auroc(prediction.unknown, foreign)
@@ -139,24 +140,29 @@ def evaluate(
     )
 
 
-def _read(opened: Opened, data: str, missing: Any, part: Any, labels: bool, target: str | None = None) -> Examples:
-    m = opened.manifest
-    return read(data, Wish(target=target, missing=missing, part=part), m.recipe, m.classes, labels)
+def _read(
+    opened: Saved, data: str, missing: Any, part: str, quiet: bool, labels: bool, target: str | None = None
+) -> Examples:
+    m = opened.said
+    found = read(data, ReadOptions(target=target, missing=missing, part=part), m.recipe, m.classes, labels)
+    for line in found.notes:
+        note(line, quiet)
+    return found
 
 
-def _seen(opened: Opened, examples: Examples) -> int:
+def _seen(opened: Saved, examples: Examples) -> int:
     """How many of the examples the fit has learned from, as far as its record tells."""
-    here = Provenance.of(examples.pair).hashes
-    shared = int(seen(opened.handed_down.provenance.hashes, here).sum())
-    return shared if shared > by_chance(here) else 0
+    here, past = Provenance.of(examples.pair).hashes, opened.handed_down
+    shared = int(seen(past.provenance.hashes, here).sum())
+    return max(shared if shared > by_chance(here) else 0, seen_rows_of(past).among(examples))
 
 
-def _predict(opened: Opened, network: str | None, examples: Examples, seed: int, quiet: bool) -> pt.Prediction:
+def _predict(opened: Saved, network: str | None, examples: Examples, seed: int, quiet: bool) -> pt.Prediction:
     """In the target's own units."""
     fit = opened.fit(network)
     note(f"predicting for {len(examples.x):,} inputs", quiet)
     found = fit.predict(examples.x, generator=torch.Generator().manual_seed(seed))
-    recipe = opened.manifest.recipe
+    recipe = opened.said.recipe
     if recipe.task == "classification":
         return found
     s = recipe.target_scale
@@ -206,12 +212,19 @@ def _rows(names: list[str], p: pt.Prediction, classes: tuple[str, ...]) -> tuple
     parts = (p.mean, p.mean - half, p.mean + half, p.epistemic, p.aleatoric)
     found = [t.flatten().tolist() for t in parts]
     return (
-        ["input", "mean", "low 95", "high 95", "epistemic", "aleatoric", "unknown"],
+        ["input", "mean", "low_95", "high_95", "epistemic", "aleatoric", "unknown"],
         [[name, *values] for name, *values in zip(names, *found, unknown, strict=True)],
     )
 
 
-def _write_npz(path: Path, names: list[str], p: pt.Prediction, classes: tuple[str, ...]) -> None:
+def write_predictions(path: Path, names: list[str], p: pt.Prediction, classes: tuple[str, ...]) -> None:
+    """As a .csv table, or as arrays in an .npz file."""
+    if path.suffix == ".csv":
+        columns, rows = _rows(names, p, classes)
+        text = io.StringIO()
+        csv.writer(text).writerows([columns, *rows])
+        write_whole(path, text.getvalue())
+        return
     arrays: dict[str, Any] = {
         "input": np.array(names),
         "epistemic": p.epistemic.numpy(),
@@ -232,8 +245,6 @@ def _check_out(path: Path, suffixes: tuple[str, ...]) -> None:
     """Before an hour of work, not after it."""
     if path.suffix not in suffixes:
         raise BadData(f"{path} ends in {path.suffix or 'nothing'}: {' or '.join(suffixes)} is needed.")
-    if not path.resolve().parent.is_dir():
-        raise MissingFolder(f"there is no folder {path.parent}: make it first (mkdir -p {path.parent}).")
 
 
 def _short(value: Any, digits: int) -> str:

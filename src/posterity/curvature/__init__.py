@@ -1,7 +1,6 @@
 """From a network and data to one structured matrix per block."""
 
 from posterity.curvature.base import Estimator
-from posterity.curvature.batches import Batch, Data, batches
 from posterity.curvature.dense import Dense
 from posterity.curvature.diagonal import Diagonal
 from posterity.curvature.framed import Framed
@@ -26,11 +25,9 @@ __all__ = [
     "KFAC",
     "KFOC",
     "Automatic",
-    "Batch",
     "Bernoulli",
     "Categorical",
     "Curvature",
-    "Data",
     "Dense",
     "Diagonal",
     "Empirical",
@@ -42,6 +39,5 @@ __all__ = [
     "Labels",
     "Likelihood",
     "Sampled",
-    "batches",
     "estimate",
 ]

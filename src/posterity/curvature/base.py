@@ -14,9 +14,9 @@ from posterity.algebra import Matrix
 from posterity.blocks import Block, Call
 from posterity.blocks.base import plain_fields
 from posterity.blocks.linear import sum_dtype
-from posterity.curvature.batches import Workers
 from posterity.curvature.likelihoods import Automatic, Labels
-from posterity.curvature.provenance import Provenance
+from posterity.data.batches import Workers
+from posterity.data.provenance import Provenance
 
 AUTOMATIC = Automatic()
 

@@ -10,7 +10,7 @@ from posterity.algebra import DenseMatrix, Matrix
 from posterity.blocks import Block, Call
 from posterity.blocks.base import gradients
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.batches import Workers
+from posterity.data.batches import Workers
 from posterity.errors import TooLarge
 
 

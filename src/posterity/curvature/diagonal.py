@@ -10,7 +10,7 @@ from posterity.algebra import DiagonalMatrix, Matrix
 from posterity.blocks import Block, Call
 from posterity.blocks.base import CACHED, FEW, gradients, positions, rows, summed_squares, tensors
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.batches import Workers
+from posterity.data.batches import Workers
 
 
 @dataclass(frozen=True)

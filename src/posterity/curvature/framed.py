@@ -13,10 +13,10 @@ from posterity.algebra import Basis, JointEigen, Kronecker, Matrix, in_one_frame
 from posterity.blocks import Block, Call
 from posterity.blocks.base import plain_fields
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.batches import Workers
 from posterity.curvature.diagonal import Squares
 from posterity.curvature.kfac import add_squares
 from posterity.curvature.kfoc import KFOC
+from posterity.data.batches import Workers
 
 KEPT = 1 << 26
 """Bytes of inputs and gradients that a block keeps until its frame is found; a frame of fewer examples then has to do."""

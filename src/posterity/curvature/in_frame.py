@@ -11,11 +11,11 @@ import torch
 from posterity.algebra import JointEigen, Matrix, eigenframe
 from posterity.blocks import Block, Call
 from posterity.curvature.base import AUTOMATIC, Accumulator, Estimator
-from posterity.curvature.batches import Workers
 from posterity.curvature.framed import Framed
 from posterity.curvature.kfac import KFAC, add_squares
 from posterity.curvature.likelihoods import Labels
-from posterity.curvature.provenance import Provenance
+from posterity.data.batches import Workers
+from posterity.data.provenance import Provenance
 
 OWN = Framed(frame=KFAC())
 BY_HAND = "eigenvectors of curvature that were given by hand"

@@ -14,8 +14,8 @@ from posterity.blocks import Block, Call, Moment
 from posterity.blocks.base import CACHED, FEW, gradients, positions, rows, summed_squares
 from posterity.blocks.linear import RowMoment, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.batches import Workers
 from posterity.curvature.diagonal import Squares
+from posterity.data.batches import Workers
 
 
 @dataclass(frozen=True)

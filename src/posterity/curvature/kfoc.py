@@ -15,8 +15,8 @@ from posterity.blocks import Block, Call
 from posterity.blocks.base import gradients, positions, rows, tensors
 from posterity.blocks.linear import gram, mirror, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.batches import Workers
 from posterity.curvature.diagonal import Squares
+from posterity.data.batches import Workers
 
 BUDGET = 1 << 27
 """Entries (512 MB in float32) that a batch's gradients, or its Gram matrices, may take."""

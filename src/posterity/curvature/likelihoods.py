@@ -126,12 +126,20 @@ class Categorical(Likelihood):
 class GaussianNoise(Likelihood):
     """Targets are outputs plus normal noise of a precision (one over the variance), for any number of outputs.
 
-    Without a precision, verbs that learn find it from the data; all others take 1.
+    Without a precision, verbs that learn find it from the data; all others take 1. With `per_input=True` the noise depends on the
+    input: the network has two outputs for each target, all means first and then all log variances.
     """
 
     precision: float | None = None
+    per_input: bool = False
+
+    def __new__(cls, precision: float | None = None, per_input: bool = False) -> GaussianNoise:
+        """Noise that depends on the input is a likelihood of its own."""
+        return object.__new__(NoisePerInput if per_input else cls)
 
     def __post_init__(self) -> None:
+        if self.per_input and self.precision is not None:
+            raise ValueError("noise that depends on the input comes from the network: give no precision with it")
         if self.precision is not None and not (self.precision > 0 and math.isfinite(self.precision)):
             raise ValueError(f"a noise precision is positive and finite, not {self.precision}")
 
@@ -139,6 +147,15 @@ class GaussianNoise(Likelihood):
     def value(self) -> float:
         """The precision that is computed with."""
         return 1.0 if self.precision is None else self.precision
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether one number for the noise is still to be found."""
+        return self.precision is None
+
+    def predicted(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean of the targets, what weights leave open of it, and the noise, where outputs are normal."""
+        return mean, variance, torch.full_like(mean, 1 / self.value)
 
     def refitted(self, mean_nll: float, outputs: int) -> GaussianNoise:
         """The noise of greatest likelihood, from the mean NLL an example under this one: no further pass over the data."""
@@ -164,6 +181,56 @@ class GaussianNoise(Likelihood):
 
     def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
         return _per_output(torch.full_like(outputs, self.value**0.5))
+
+
+@dataclass(frozen=True)
+class NoisePerInput(GaussianNoise):
+    """Outputs are means and, behind them, log variances of normal targets: `GaussianNoise(per_input=True)`."""
+
+    per_input: bool = True
+
+    @property
+    def is_learned(self) -> bool:
+        return False
+
+    def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        targets = targets.reshape(len(targets), -1).to(torch.promote_types(targets.dtype, torch.float32))
+        if outputs.ndim != 2 or outputs.shape[1] != 2 * targets.shape[1]:
+            raise BadTargets(
+                f"noise that depends on the input needs {2 * targets.shape[1]} outputs for {targets.shape[1]} targets (means, "
+                f"then log variances), and the network's outputs are {tuple(outputs.shape)}."
+            )
+        return outputs, targets
+
+    def predicted(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (m, s), (own, of_noise) = mean.chunk(2, -1), variance.chunk(2, -1)
+        return m, own, (s + 0.5 * of_noise).exp()
+
+    def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        m, s = outputs.chunk(2, -1)
+        return 0.5 * ((m - targets).square() * (-s).exp() + s + math.log(2 * math.pi)).sum()
+
+    def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        m, s = outputs.chunk(2, -1)
+        away = (m - targets) * (-0.5 * s).exp()
+        return torch.cat([away * (-0.5 * s).exp(), 0.5 * (1 - away.square())], -1)
+
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+        m, s = outputs.chunk(2, -1)
+        z = torch.randn(m.shape, dtype=m.dtype, device=generator.device, generator=generator).to(m.device)
+        return torch.cat([z * (-0.5 * s).exp(), 0.5 * (1 - z.square())], -1)
+
+    def fisher_root(self, outputs: Tensor) -> Tensor:
+        return torch.diag_embed(self._root(outputs))
+
+    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
+        return _per_output(self._root(outputs))
+
+    @staticmethod
+    def _root(outputs: Tensor) -> Tensor:
+        """Of the Fisher information: 1/σ² for a mean, one half for a log variance."""
+        _, s = outputs.chunk(2, -1)
+        return torch.cat([(-0.5 * s).exp(), torch.full_like(s, 0.5**0.5)], -1)
 
 
 @dataclass(frozen=True)

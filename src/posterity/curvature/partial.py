@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posterity.curvature.batches import Workers
+from posterity.data.batches import Workers
 from posterity.errors import BadCheckpoint, MissingFolder
 from posterity.files import read_state, room_for, write_state
 

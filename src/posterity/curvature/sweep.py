@@ -15,14 +15,15 @@ from torch import Tensor, nn
 from posterity.algebra import Matrix
 from posterity.bars import track
 from posterity.blocks import Block, Call, Recorder, Selection, find_blocks, read_blocks, watched
+from posterity.brief import brief_blocks
 from posterity.checks import admitted
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.batches import Batch, Data, Workers, batch_count, batches, check_data
-from posterity.curvature.hashes import Hashes, batch_hashes, gathered
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import Categorical, Likelihood
 from posterity.curvature.partial import Partial
-from posterity.curvature.provenance import Provenance, matrices_digest, past_of
+from posterity.data.batches import Batch, Data, Workers, batch_count, batches, check_data
+from posterity.data.hashes import Hashes, batch_hashes, gathered
+from posterity.data.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
 from posterity.memory import require_memory
 
@@ -52,8 +53,7 @@ class Curvature:
         return replace(self, blocks={name: matrix.to(device, dtype) for name, matrix in self.blocks.items()})
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{n}: {type(m).__name__} {m.shape[0]}×{m.shape[1]}" for n, m in self.blocks.items())
-        return f"Curvature({self.estimator}, {self.count} examples, {self.nll:.6g} nats, {{{shapes}}})"
+        return f"Curvature({self.estimator}, {self.count} examples, {self.nll:.6g} nats, {brief_blocks(self.blocks)})"
 
 
 def estimate(

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from posterity.curvature.provenance import Provenance
+from posterity.brief import brief
+from posterity.data.provenance import Provenance
 
 
 @dataclass(frozen=True)
 class Card:
     """The story of a Gaussian. Everything is optional; what is not known is not claimed."""
+
+    __repr__ = brief
 
     text: str = ""
     licence: str = ""
@@ -19,6 +22,8 @@ class Card:
     likelihood: str = ""
     classes: tuple[str, ...] = ()
     """The names of the classes that the head tells apart: a head is handed down only to a task with the same."""
+    recipe: str = ""
+    """How data has to be read for it, as JSON: what the command line standardises by. Data for it is read by that again."""
     estimator: str = ""
     count: int = 0
     """How many examples were learned from, over the whole chain of tasks."""

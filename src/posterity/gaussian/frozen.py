@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Block
-from posterity.curvature.hashes import fingerprint
-from posterity.curvature.provenance import attributes
+from posterity.data.hashes import fingerprint
+from posterity.data.provenance import attributes
 from posterity.errors import FrozenMismatch
 
 CARRIED = 64 * 2**20

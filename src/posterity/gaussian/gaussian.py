@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, is_large, nearest, relative_error
 from posterity.blocks import find_blocks, named, write_blocks
-from posterity.curvature.hashes import fingerprint
-from posterity.curvature.provenance import Provenance, digest
+from posterity.brief import brief_blocks
+from posterity.data.hashes import fingerprint
+from posterity.data.provenance import Provenance, digest
 from posterity.errors import BlockMismatch
 from posterity.gaussian.card import Card
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
@@ -298,8 +299,7 @@ class Gaussian:
                 )
 
     def __repr__(self) -> str:
-        kinds = ", ".join(f"{n}: {type(m).__name__} {m.shape[0]}×{m.shape[1]}" for n, m in self.precision.items())
-        return f"Gaussian({self.size} parameters, {{{kinds}}})"
+        return f"Gaussian({self.size} parameters, {brief_blocks(self.precision)})"
 
 
 def with_frozen(gaussian: Gaussian, model: nn.Module, *, signed: bool = True) -> Gaussian:

@@ -14,7 +14,7 @@ from posterity.gaussian.card import Card
 from posterity.gaussian.parts import KINDS
 from posterity.gaussian.stored_provenance import ChoiceSpec, ProvenanceSpec
 
-FORMAT = 6
+FORMAT = 7
 """A field more, or another meaning of one, raises it. Older formats stay readable; what fits into one from 4 on is written so."""
 SINCE = {5: ("lower", "floored kronecker"), 6: ("turned", "floored turned")}
 """Orders of entries, and kinds of blocks, that formats before have not."""
@@ -23,7 +23,8 @@ ONLY_BEFORE_3 = ("source", "chosen")
 """Fields of the card that provenance took the place of."""
 SINCE_2 = ("chosen", "frozen")
 SINCE_3 = ("classes",)
-"""Fields of the card that format 1 has not."""
+SINCE_7 = ("recipe",)
+"""Fields of the card that formats before have not."""
 
 DTYPES = ("bfloat16", "float16", "float32", "float64")
 BESIDE = (*DTYPES, "bool", "uint8", "int8", "int16", "int32", "int64")
@@ -98,13 +99,17 @@ class Header:
                 for block in self.blocks
             ],
             "frozen": [[spec.name, spec.dtype, list(spec.shape), spec.digest] for spec in self.frozen],
-            "card": _card_to_json(self.card),
+            "card": _card_to_json(self.card, self._format),
         }
 
     @property
     def _format(self) -> int:
         words = {word for b in self.blocks for word in (b.kind, *(spec.order for spec in b.tensors.values()))}
-        return max([4, *(version for version, new in SINCE.items() if not words.isdisjoint(new))])
+        return (
+            7
+            if self.card.recipe
+            else max([4, *(version for version, new in SINCE.items() if not words.isdisjoint(new))])
+        )
 
     @classmethod
     def from_json(cls, raw: Any) -> Header:
@@ -237,13 +242,14 @@ def _frozen(place: _Place) -> FrozenSpec:
     return FrozenSpec(name.text(), dtype.one_of(BESIDE), sides, digest.optional(_Place.text))
 
 
-def _card_to_json(card: Card) -> dict[str, Any]:
-    return {
+def _card_to_json(card: Card, version: int = FORMAT) -> dict[str, Any]:
+    told = {
         "text": card.text,
         "licence": card.licence,
         "architecture": card.architecture,
         "likelihood": card.likelihood,
         "classes": list(card.classes),
+        "recipe": card.recipe,
         "estimator": card.estimator,
         "count": card.count,
         "precision": None if card.precision is None else float(card.precision),
@@ -253,6 +259,7 @@ def _card_to_json(card: Card) -> dict[str, Any]:
         "frozen": card.frozen,
         "versions": dict(card.versions),
     }
+    return {name: value for name, value in told.items() if version >= 7 or name not in SINCE_7}
 
 
 def _provenance(place: _Place) -> ProvenanceSpec:
@@ -274,7 +281,8 @@ def _choice(place: _Place) -> ChoiceSpec:
 def _card(place: _Place, version: int) -> tuple[Card, str]:
     """The card without its provenance, and what format 2 has under "chosen"."""
     known = [*_card_to_json(Card()), *(ONLY_BEFORE_3 if version < 3 else ())]
-    too_new = (*(SINCE_2 if version < 2 else ()), *(SINCE_3 if version < 3 else ()))
+    newer = {2: SINCE_2, 3: SINCE_3, 7: SINCE_7}
+    too_new = [name for since, names in newer.items() if version < since for name in names]
     fields = place.fields(*(name for name in known if name not in too_new))
     chosen = fields["chosen"].text() if version == 2 else ""
     if version < 3:
@@ -285,6 +293,7 @@ def _card(place: _Place, version: int) -> tuple[Card, str]:
         architecture=fields["architecture"].text(),
         likelihood=fields["likelihood"].text(),
         classes=tuple(name.text() for name in fields["classes"].items()) if version > 2 else (),
+        recipe=fields["recipe"].text() if version > 6 else "",
         estimator=fields["estimator"].text(),
         count=fields["count"].integer(0),
         precision=fields["precision"].optional(_Place.number),

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posterity.curvature.hashes import COLUMNS
-from posterity.curvature.provenance import Choice, Provenance
+from posterity.data.hashes import COLUMNS
+from posterity.data.provenance import Choice, Provenance
 from posterity.errors import DamagedFile
 
 SEEN, OLDER, CHOSEN = "seen", "hashes", "chosen"

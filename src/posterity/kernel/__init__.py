@@ -1,7 +1,6 @@
 """Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
 
-from posterity.kernel.choose import averaged, calibrate, choose, stacked
-from posterity.kernel.folds import folds_of
+from posterity.kernel.choose import averaged, calibrate, choose, stacking_weight
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
 from posterity.kernel.latent import Latent, Link, centred, link, normal_draws, spread
@@ -9,12 +8,8 @@ from posterity.kernel.left_out import Calibration, LeftOut, downdate
 from posterity.kernel.linearised import (
     Choice,
     FunctionPosterior,
-    FunctionSpace,
     Linearised,
     Member,
-    Moments,
-    Networks,
-    moments_of,
 )
 from posterity.kernel.noise import Noise, choose_noise, residual_noise
 from posterity.kernel.variational import Inference, Laplace, Variational
@@ -24,7 +19,6 @@ __all__ = [
     "Calibration",
     "Choice",
     "FunctionPosterior",
-    "FunctionSpace",
     "Inference",
     "Jacobian",
     "Kernel",
@@ -34,8 +28,6 @@ __all__ = [
     "Linearised",
     "Link",
     "Member",
-    "Moments",
-    "Networks",
     "Noise",
     "PerOutput",
     "Shared",
@@ -47,13 +39,11 @@ __all__ = [
     "choose",
     "choose_noise",
     "downdate",
-    "folds_of",
     "jacobian",
     "link",
-    "moments_of",
     "normal_draws",
     "outputs_at",
     "residual_noise",
     "spread",
-    "stacked",
+    "stacking_weight",
 ]

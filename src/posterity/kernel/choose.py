@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from posterity.curvature import GaussianNoise, Likelihood
+from posterity.data.leave_out import LeaveOut
 from posterity.errors import DidNotConverge, Inconsistent
-from posterity.kernel.folds import folds_of, judged, lots_of
 from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
 from posterity.kernel.latent import Link
 from posterity.kernel.left_out import Calibration, LeftOut
-from posterity.kernel.linearised import Choice, FunctionPosterior, Linearised, Member, Networks
+from posterity.kernel.linearised import Choice, FunctionPosterior, Linearised, Member
 from posterity.kernel.variational import Inference, Variational, infer
 
 Criterion = Literal["loo", "elbo", "evidence"]
@@ -36,8 +36,8 @@ ALIKE = 0.02
 """Nats that predictions of left-out examples differ by, on average, between posteriors that count as one."""
 NEGLIGIBLE = 0.03
 """A member of less weight than this changes no prediction worth its price."""
-HALVES = 20
-"""What is believed of trained networks before any example: as much as so many examples that speak for neither side."""
+PSEUDO_COUNT = 20
+"""Left-out examples that count for both candidates alike, beside those there are."""
 RESAMPLED = 500
 """Draws of the Bayesian bootstrap behind the weights of an average."""
 TYPICAL, FAR = 30.0, (1e-3, 1e4)
@@ -82,7 +82,7 @@ def _power(size: float) -> float:
 def choose(
     linearised: Linearised,
     criterion: Criterion = "loo",
-    groups: Int[Tensor, " n"] | None = None,
+    leave_out: LeaveOut | None = None,
     link: Link = "probit",
     shares: Iterable[float] | None = None,
     inference: Inference | None = None,
@@ -90,20 +90,21 @@ def choose(
 ) -> Choice:
     """The average of the best strengths, each with its own (τ, T), by predictions of left-out examples.
 
-    `groups` says which examples belong together (windows of one recording): they are left out together. `shares` restricts
-    the grid; (0.0,) is the isotropic prior. "evidence" and "elbo" take the one strength of greatest (bound on the) marginal
-    likelihood, as it is. `still` says whether a new head on layers that stay as they are is among the candidates.
+    `leave_out` says which examples are left out together; None leaves out by classes alone. `shares` restricts the grid; (0.0,)
+    is the isotropic prior. "evidence" and "elbo" take the one strength of greatest (bound on the) marginal likelihood, as it is.
+    `still` says whether a new head on layers that stay as they are is among the candidates.
     """
     if criterion == "elbo":
         inference = inference if isinstance(inference, Variational) else Variational()
-    if isinstance(inference, Variational) and groups is not None and criterion == "loo":
+    leave_out = leave_out or LeaveOut.of(linearised.targets)
+    if isinstance(inference, Variational) and leave_out.groups is not None and criterion == "loo":
         raise ValueError(
             "groups= are left out together by inference=pt.Laplace() only; Variational() leaves out one by one."
         )
     kernel = linearised.kernel
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
     heads = HEADS if isinstance(kernel, Shared) else (1.0,)
-    search = _Search(linearised, criterion, groups, link, all_shares, heads, inference)
+    search = _Search(linearised, criterion, leave_out, link, all_shares, heads, inference)
     if criterion == "loo" and not len(search.judged):
         return search.unjudged()
     # One a share: neighbours on the grid are almost the same posterior, and would crowd the others out.
@@ -131,7 +132,7 @@ class _Search:
         self,
         of: Linearised,
         criterion: Criterion,
-        groups: Tensor | None,
+        leave_out: LeaveOut,
         link: Link,
         shares: tuple[float, ...],
         heads: tuple[float, ...],
@@ -139,9 +140,8 @@ class _Search:
     ) -> None:
         self.of, self.criterion, self.link = of, criterion, link
         self.inference, self.new_head = inference, isinstance(of.kernel, Shared)
-        self.folds = folds_of(of.targets, groups)
-        self.judged, self.together = judged(self.folds.to(of.targets.device), groups)
-        self.lots = groups if isinstance(inference, Variational) else lots_of(self.folds, of.classes, groups)
+        self.folds, self.judged, self.together = leave_out.folds, leave_out.judged, leave_out.together
+        self.lots = leave_out.groups if isinstance(inference, Variational) else leave_out.lots(of.classes)
         self.seen: dict[Strength, Member | None] = {}
         self.modes: dict[tuple[float, ...], Tensor] = {}  # outputs there, by where the strength is
         self.widths = 1
@@ -320,31 +320,24 @@ def averaged(members: Sequence[Member], groups: Tensor | None = None) -> tuple[M
     return tuple(replace(m, weight=w / total) for w, m in sorted(kept, key=lambda pair: -pair[0]))
 
 
-def stacked(choice: Choice, networks: Networks, groups: Tensor | None = None) -> Choice:
-    """Posteriors and trained networks together, weighted so that the mixture predicts best what was left out (stacking).
+def stacking_weight(
+    here: Float[Tensor, " n"], there: Float[Tensor, " m"], leave_out: LeaveOut, pseudo_count: int = PSEUDO_COUNT
+) -> float:
+    """The weight of a second candidate beside a first, so that the mixture predicts best what was left out (stacking).
 
-    `groups` are those of the examples that were left out. Where none could be, both sides count alike.
-
-    The weight is the mean of the best ones over resampled examples, and over `HALVES` examples more that speak for neither: a
-    handful of examples that were left out says little, and an average of two is rarely far behind the better.
+    `here` and `there` are the probabilities that each gave to left-out targets. The weight is the mean of the best ones over
+    resampled examples, and over `pseudo_count` examples more that count for both alike: a handful of left-out examples says
+    little, and an average of two is rarely far behind the better. Where none could be left out, both count alike.
     """
-    known = [m.log_probs for m in choice.members if m.log_probs is not None]
     # Files of older versions left out examples that are alone in their class too: their scores are of other examples.
-    if not known or not len(networks.log_probs) or len(known[0]) != len(networks.log_probs):
-        return _joined(choice, networks, 0.5)
-    probs = [m.weight * m.log_probs.double().exp() for m in choice.members if m.log_probs is not None]
-    here, there = torch.stack(probs).sum(0), networks.log_probs.double().exp()
+    if not len(here) or len(here) != len(there):
+        return 0.5
     weights = torch.linspace(0, 1, 21, dtype=torch.float64, device=here.device)
     mixed = torch.lerp(here, there, weights[:, None]).clamp_min(torch.finfo(torch.float64).tiny).log()
-    resampled = _resampled(len(here), groups)
+    resampled = _resampled(len(here), leave_out.together)
     best = weights[(resampled.to(mixed) @ mixed.mT).argmax(1)].mean()
-    count = len(here) if groups is None else len(groups.unique())
-    return _joined(choice, networks, float((count * best + HALVES * 0.5) / (count + HALVES)))
-
-
-def _joined(choice: Choice, networks: Networks, share: float) -> Choice:
-    members = tuple(replace(m, weight=m.weight * (1 - share)) for m in choice.members)
-    return replace(choice, members=members, networks=replace(networks, weight=share))
+    count = leave_out.count
+    return float((count * best + pseudo_count * 0.5) / (count + pseudo_count))
 
 
 def _resampled(count: int, groups: Tensor | None) -> Float[Tensor, "draws n"]:

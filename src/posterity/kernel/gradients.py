@@ -17,6 +17,8 @@ PIECE = 1 << 18
 """Entries of a temporary (2 MB in float64): what stays in a processor's cache until it has been multiplied."""
 STRIPS, NARROW = 8, 8
 """Into how many strips a kernel of examples with themselves is cut, and the fewest examples of a strip."""
+FEW = 8
+"""New inputs up to which the metric of a kernel is multiplied into them, and not into all training examples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +36,13 @@ class Rows:
             inner = self.a @ other.a.mT
             return torch.einsum("nci,mdi->ncmd", self.s, other.s).mul_(inner[:, None, :, None])
         (n, c, out), (m, d, _) = self.s.shape, other.s.shape
-        total = self.s.new_empty(n, c, m, d)
         weights = weights.to(self.a)
+        if m <= FEW:
+            # The metric goes to the side with fewer examples: one product, and no temporary of n matrices.
+            inner = (self.a @ (other.a[:, None] * weights).flatten(0, 1).mT).view(n, m, out)
+            scaled = other.s * inner[:, :, None]  # n m d out
+            return (self.s @ scaled.flatten(1, 2).mT).view(n, c, m, d)
+        total = self.s.new_empty(n, c, m, d)
         for new in _pieces(m, d * out):
             some, columns = other.s[new], other.a[new]
             for old in _pieces(n, max(some.numel(), weights.numel())):
@@ -50,6 +57,9 @@ class Rows:
         c, out = self.s.shape[1:]
         if weights is None:
             return (self.a @ other.a.mT) * (self.s.flatten(1) @ other.s.flatten(1).mT) / c
+        if len(other.a) <= FEW:
+            inner = (self.a @ (other.a[:, None] * weights.to(self.a)).flatten(0, 1).mT).view(len(self.a), -1, out)
+            return (inner * torch.einsum("nci,mci->nmi", self.s, other.s)).sum(-1) / c
         total = self.a.new_zeros(len(self.a), len(other.a))
         for i in range(out):
             total += ((self.a * weights[i].to(self.a)) @ other.a.mT) * (self.s[:, :, i] @ other.s[:, :, i].mT)
@@ -77,6 +87,10 @@ class Rows:
         """Σ coefficient · G."""
         return torch.einsum("nc,nci->ni", coefficients, self.s).mT @ self.a
 
+    def mixed(self, coefficients: Float[Tensor, " n"]) -> Float[Tensor, "outputs out inp"]:
+        """Σ coefficient · G over examples, output by output."""
+        return (self.s * coefficients[:, None, None]).flatten(1).mT.matmul(self.a).unflatten(0, self.s.shape[1:])
+
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
@@ -88,13 +102,19 @@ class Gradients:
         if other is self:
             return _mirrored(self.g, lambda here, on: self.some(here).gram(self.some(on), weights))
         first, second = self.g.flatten(2).flatten(0, 1), other.g.flatten(2).flatten(0, 1)
-        scaled = first if weights is None else first * weights.flatten().to(first)
-        return (scaled @ second.mT).view(*self.g.shape[:2], *other.g.shape[:2])
+        if weights is not None and len(second) < len(first):
+            second = second * weights.flatten().to(first)
+        elif weights is not None:
+            first = first * weights.flatten().to(first)
+        return (first @ second.mT).view(*self.g.shape[:2], *other.g.shape[:2])
 
     def shared_gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
-        first, second = self.g.flatten(2), other.g.flatten(1)
-        scaled = first if weights is None else first * weights.flatten().to(first)
-        return scaled.flatten(1) @ second.mT / self.g.shape[1]
+        first, second = self.g.flatten(2), other.g.flatten(2)
+        if weights is not None and len(second) < len(first):
+            second = second * weights.flatten().to(first)
+        elif weights is not None:
+            first = first * weights.flatten().to(first)
+        return first.flatten(1) @ second.flatten(1).mT / self.g.shape[1]
 
     def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
         flat = self.g.flatten(2)
@@ -115,6 +135,9 @@ class Gradients:
 
     def combined(self, coefficients: Float[Tensor, "n outputs"]) -> Float[Tensor, "out inp"]:
         return torch.einsum("nc,ncij->ij", coefficients, self.g)
+
+    def mixed(self, coefficients: Float[Tensor, " n"]) -> Float[Tensor, "outputs out inp"]:
+        return (coefficients @ self.g.flatten(1)).view(self.g.shape[1:])
 
 
 def _mirrored(

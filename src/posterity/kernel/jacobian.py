@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -19,13 +19,15 @@ from posterity.algebra import (
     as_floored,
     is_large,
 )
-from posterity.blocks import Block, Call, LinearLayer, Recorder, find_blocks, named, watched, write_blocks
+from posterity.blocks import Block, Call, LinearLayer, Recorder, watched, write_blocks
 from posterity.blocks.base import gradient_rows, gradients, positions, rows, tensors
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.errors import BadData, NotFinite
 from posterity.kernel.gradients import Gradients, Rows
 from posterity.kernel.positions import Positions
 
+REPEATED = 64
+"""Examples times outputs up to which one pass with repeated examples is cheaper than a pass for every output."""
 Places = dict[str, Tensor] | None
 """The position of each example that a head is read at, by block; None where gradients are written out instead."""
 
@@ -151,9 +153,9 @@ def jacobian(
 
 
 @torch.no_grad()
-def outputs_at(model: nn.Module, point: Mapping[str, Tensor], batch: Batch) -> Tensor:
+def outputs_at(model: nn.Module, blocks: Mapping[str, Block], point: Mapping[str, Tensor], batch: Batch) -> Tensor:
     """The network's outputs with other weights in some of its blocks; the model comes out as it went in."""
-    weights = _weights(model, find_blocks(model, named(point)), point)
+    weights = _weights(model, blocks, point)
     return batch.to(next(model.parameters()).device).outputs(model, weights)
 
 
@@ -164,13 +166,39 @@ def _weights(model: nn.Module, blocks: Mapping[str, Block], point: Mapping[str, 
     return weights | write_blocks(blocks, {name: point[name].to(like) for name in blocks})
 
 
-def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> Jacobian:  # type: ignore[no-untyped-def]
-    passes: dict[str, list[list[Call]]] = {name: [] for name in blocks}
-    recorder = Recorder(
-        batch.count, lambda name, a: None, lambda name, calls: passes[name].append([Call(c.a, c.s) for c in calls])
-    )
+def each_output(  # type: ignore[no-untyped-def]
+    model: nn.Module, weights: Mapping[str, Tensor], batch: Batch, width: int, watch
+) -> Iterator[dict[str, list[Call]]]:
+    """The calls of blocks with their gradients, output by output: one backward pass each.
+
+    Few examples take one pass for all outputs, every example repeated for each of them: the same numbers up to rounding.
+    """
+    together = width > 1 and batch.count * width <= REPEATED
+    repeated = batch.rows(torch.arange(batch.count).repeat_interleave(width)) if together else batch
+    seen: dict[str, list[Call]] = {}
+    keep = lambda name, calls: seen.update({name: [Call(c.a, c.s) for c in calls]})  # noqa: E731
+    recorder = Recorder(repeated.count, lambda name, a: None, keep)
     watch(recorder)
     with torch.enable_grad():
+        outputs = repeated.outputs(model, weights)
+    if together:
+        recorder.backward(outputs, torch.eye(width).to(outputs).repeat(batch.count, 1).view_as(outputs), again=False)
+        for k in range(width):
+            yield {
+                name: [Call(a[::width], s[k::width]) for a, s in map(tensors, calls)] for name, calls in seen.items()
+            }
+        return
+    for k in range(width):
+        direction = torch.zeros_like(outputs).view(batch.count, width)
+        direction[:, k] = 1
+        seen.clear()
+        recorder.backward(outputs, direction.view_as(outputs), again=k < width - 1)
+        yield dict(seen)
+
+
+def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> Jacobian:  # type: ignore[no-untyped-def]
+    watch(None)  # the last batch's recorder counts other examples
+    with torch.no_grad():
         outputs = batch.each(batch.outputs(model, weights))
     if outputs.ndim != 2:
         raise BadData(
@@ -183,14 +211,10 @@ def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> J
     inputs: dict[str, Tensor] = {}
     turned: dict[str, Tensor] = {}
     with torch.no_grad():
-        for k in range(outputs.shape[1]):
-            direction = torch.zeros_like(outputs)
-            direction[:, k] = 1
-            recorder.backward(outputs, direction, again=k < outputs.shape[1] - 1)
+        for calls in each_output(model, weights, batch, outputs.shape[1], watch):
             for name, block in blocks.items():
-                seen = _seen(block, frames[name], passes[name], inputs, places, turned, outputs.shape[1])
-                collected[name].append(seen)
-                passes[name].clear()
+                passes = [calls[name]] if name in calls else []
+                collected[name].append(_seen(block, frames[name], passes, inputs, places, turned, outputs.shape[1]))
         found: dict[str, Rows | Gradients | Positions] = {}
         for name, block in blocks.items():
             together = _stacked(collected[name], block, outputs)

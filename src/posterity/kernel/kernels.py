@@ -4,8 +4,6 @@
 outputs could depend on the layers below it. Its prior is isotropic, so every class has the same kernel and none is tied to
 another: features · features / head, plus what the layers below add, averaged over directions of the features that the source
 task found worth reading (its head's rows). That is `Shared`: no label has been looked at, so leaving an example out is honest.
-
-`gather` takes as many examples as a kernel has room for.
 """
 
 from __future__ import annotations
@@ -15,13 +13,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from posterity.blocks import evaluating
-from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import Batch, batches
+from posterity.curvature import Likelihood
 from posterity.errors import UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import BlockFrame, Jacobian
@@ -141,7 +136,7 @@ class PerOutput(Kernel):
 
     def between(
         self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
-    ) -> Float[Tensor, "n outputs m outputs"]:
+    ) -> Float[Tensor, "n outputs m others"]:
         return self._all(strength, lambda name, w: first.blocks[name].gram(second.blocks[name], w), first, kept)  # type: ignore[arg-type]
 
     def within(
@@ -211,7 +206,7 @@ class Shared(Kernel):
         if not isinstance(head, Rows):
             raise UnsupportedLayer(
                 f'the new head "{self.head}" is applied at several positions of an example: only a head on one vector of '
-                'features an example has a kernel. Use inference="structured".'
+                'features an example has a kernel. Use pt.learn(..., scales="catoni"), which keeps a Gaussian over weights.'
             )
         return head.a.double()
 
@@ -228,53 +223,3 @@ class Shared(Kernel):
     def _plus(self, head: Tensor, body: Tensor | None, strength: Strength | None) -> Tensor:
         own = head / (self.frames[self.head].floor if strength is None else strength.head)
         return own if body is None else own + body
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """All training examples at once, as inference in function space takes them."""
-
-    inputs: list[Batch]
-    targets: Tensor
-    outputs: int
-
-    @property
-    def count(self) -> int:
-        return len(self.targets)
-
-
-def fits(count: int, outputs: int, new_head: bool) -> bool:
-    """Whether the exact posterior of so many examples is within reach."""
-    return count <= SHARED if new_head else count * outputs <= SIDE
-
-
-def limit(new_head: bool) -> str:
-    """The limit in words."""
-    return f"{SHARED:,} examples" if new_head else f"{SIDE:,} examples times outputs"
-
-
-NUMBERS = 400_000_000
-"""In the inputs of all examples: what is held in memory (1.6 GB in float32)."""
-
-
-@torch.no_grad()
-def gather(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int, most: int) -> Examples | None:
-    """The data as a list of batches; None if there are more than `most` examples, too large ones, or outputs have positions."""
-    kept: list[Batch] = []
-    count, numbers = 0, 0
-    for batch in batches(data, batch_size):
-        count += batch.count
-        numbers += sum(x.numel() for x in (*batch.positional, *batch.named.values()) if isinstance(x, Tensor))
-        if count > most or numbers > NUMBERS:
-            return None
-        kept.append(batch.to(next(model.parameters()).device))
-    if not kept:
-        return None
-    with evaluating(model):
-        outputs, _ = likelihood.check(kept[0].outputs(model), kept[0].targets)
-    if outputs.ndim != 2:
-        return None
-    targets = torch.cat([batch.targets for batch in kept])
-    # Classes as torch indexes by them; numbers, or answers, in a row as outputs are.
-    targets = targets.long() if isinstance(likelihood, Categorical) else targets.view(len(targets), -1)
-    return Examples(kept, targets, outputs.shape[1])

@@ -6,8 +6,7 @@ dealt with in function space (`Shared`, a kernel of features); many, on few feat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -15,26 +14,13 @@ from torch import Tensor, nn
 
 from posterity.blocks import evaluating
 from posterity.curvature import Likelihood
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.errors import DidNotConverge, UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
 from posterity.kernel.latent import Latent, symmetric
-from posterity.kernel.linearised import FunctionSpace
 from posterity.kernel.mode import DECREASE, STEPS
-
-
-@dataclass(frozen=True, eq=False)
-class HeadSpace(FunctionSpace):
-    """The exact posterior of a last layer. Predictions take one forward pass."""
-
-    head: str = field(default="", kw_only=True)
-
-    def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
-        """The features of new inputs: all that outputs depend on."""
-        parts = [features_of(model, self.head, batch) for batch in inputs]
-        return as_jacobian(self.head, torch.cat([f for f, _ in parts]), torch.cat([o for _, o in parts]))
 
 
 @torch.no_grad()
@@ -49,7 +35,7 @@ def features_of(model: nn.Module, head: str, batch: Batch) -> tuple[Float[Tensor
     handle = layer.register_forward_hook(lambda _module, given, out: seen.append((given[0], out)))
     try:
         with evaluating(model):
-            outputs = batch.to(next(model.parameters()).device).outputs(model)
+            outputs = batch.each(batch.to(next(model.parameters()).device).outputs(model))
     finally:
         handle.remove()
     if len(seen) != 1 or seen[0][0].ndim != 2 or not torch.equal(seen[0][1], outputs):

@@ -17,8 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
+from posterity.data.leave_out import STAYS
 from posterity.errors import Inconsistent
-from posterity.kernel.folds import STAYS
 from posterity.kernel.latent import Latent, Link, centred, link, moderated, symmetric
 
 ENTRIES = 1 << 20
@@ -62,8 +62,8 @@ class LeftOut:
         mean, covariance = self.mean, self.covariance
         tau, t = calibration.tau, calibration.temperature
         if isinstance(likelihood, GaussianNoise):
-            variance = tau * covariance.diagonal(dim1=-2, dim2=-1) + 1 / likelihood.value
-            targets = targets.to(mean.dtype).view_as(mean)
+            mean, own, noise = likelihood.predicted(mean, tau * covariance.diagonal(dim1=-2, dim2=-1))
+            targets, variance = targets.to(mean.dtype).view_as(mean), own + noise
             return -0.5 * ((targets - mean).square() / variance + (2 * torch.pi * variance).log()).sum(-1)
         return _log_likelihood(link(mean / t, tau * covariance / t**2, likelihood, kind), likelihood, targets)
 

@@ -6,22 +6,21 @@ factors, no diagonal, no draws. What it would say of an example that it had not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from posterity.blocks import Block
-from posterity.curvature import GaussianNoise, Likelihood
-from posterity.curvature.batches import Batch
+from posterity.brief import brief
+from posterity.curvature import Likelihood
+from posterity.data.leave_out import STAYS
 from posterity.errors import Inconsistent
-from posterity.kernel.folds import STAYS
-from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
+from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
-from posterity.kernel.latent import Latent, Link, spread
+from posterity.kernel.latent import Latent, spread
 from posterity.kernel.left_out import Calibration, LeftOut, leave_out, left_out_some
 
 FAMILIAR = 200
@@ -31,6 +30,8 @@ FAMILIAR = 200
 @dataclass(frozen=True, eq=False)
 class Linearised:
     """A network made linear in its weights, at its training examples: all that inference in function space needs."""
+
+    __repr__ = brief
 
     kernel: Kernel
     train: Jacobian
@@ -62,6 +63,8 @@ class Linearised:
 @dataclass(frozen=True, eq=False)
 class FunctionPosterior:
     """The posterior over outputs for one strength of the prior."""
+
+    __repr__ = brief
 
     of: Linearised
     strength: Strength | None
@@ -119,8 +122,21 @@ class FunctionPosterior:
 
 
 @dataclass(frozen=True, eq=False)
+class AroundNetwork(FunctionPosterior):
+    """The same covariance around the network's own outputs: training need not have arrived at the mode for that."""
+
+    def moments(
+        self, new: Jacobian, kept: Kept | None = None
+    ) -> tuple[Float[Tensor, "m outputs"], Float[Tensor, "m outputs outputs"]]:
+        _, covariance = super().moments(new, kept)
+        return new.outputs.double(), covariance
+
+
+@dataclass(frozen=True, eq=False)
 class Member:
     """One posterior of an average."""
+
+    __repr__ = brief
 
     weight: float
     posterior: FunctionPosterior
@@ -132,20 +148,10 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Networks:
-    """Trained networks, used as they are, as one more part of an average."""
-
-    weight: float
-    weights: tuple[tuple[float, Mapping[str, Tensor]], ...]
-    """How much each network counts, and its weights block by block."""
-    calibration: Calibration
-    nll: float
-    log_probs: Float[Tensor, " n"]
-
-
-@dataclass(frozen=True, eq=False)
 class Choice:
     """What was chosen, from how many."""
+
+    __repr__ = brief
 
     members: tuple[Member, ...]
     options: int
@@ -157,99 +163,9 @@ class Choice:
     """The strength whose *mode* predicts best what was left out: for a network that is used by itself."""
     loose: FunctionPosterior | None = None
     """Source and floor alike at the loosest strength of the grid, for scores of unknown inputs; None: the members' own.
-    Leave-one-out sees known classes alone: it cannot judge which share of the source, held how loosely, tells strange inputs."""
-    networks: Networks | None = None
-    """Trained networks beside the posteriors, whose weights add up to 1 with theirs."""
+    Leave-one-out sees known classes alone: it cannot judge which share of the source, held how loosely, shows unknown inputs."""
 
     @property
     def best(self) -> Member:
         """The member of greatest weight."""
         return self.members[0]
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Normal outputs at new inputs under one member of the average."""
-
-    weight: float
-    mean: Float[Tensor, "m outputs"]
-    covariance: Float[Tensor, "m outputs outputs"]
-    calibration: Calibration
-    in_unknown: float | None = None
-    """Its weight in scores for unknown inputs, where that is another."""
-    usual: float | None = None
-    """The largest variance of outputs at known inputs, where it has been looked at."""
-
-
-@dataclass(frozen=True, eq=False)
-class FunctionSpace:
-    """The exact posterior of few examples over a network's outputs: what a `Fit` predicts with.
-
-    It speaks of the network made linear in its weights at `point`, not of draws of the weights.
-    """
-
-    blocks: Mapping[str, Block]
-    point: Mapping[str, Tensor]
-    frames: Mapping[str, BlockFrame]
-    choice: Choice
-    likelihood: Likelihood
-    link: Link = "probit"
-    siblings: tuple[FunctionSpace, ...] = ()
-    """Posteriors around other networks, averaged with this one: the weights of all members add up to 1."""
-    folds: Tensor | None = None
-    """Which sibling has not seen a training example."""
-
-    def moments(self, model: nn.Module, inputs: Iterable[Batch]) -> list[Moments]:
-        """Each member's normal outputs, and those of the loose posterior that scores unknown inputs. A batch at a time."""
-        return _joined(self._moments(model, batch) for batch in inputs)
-
-    def _moments(self, model: nn.Module, batch: Batch) -> list[Moments]:
-        new, loose = self.jacobian(model, [batch]), self.choice.loose
-        outside = None if loose is None else 0.0
-        kept: Kept = {}
-        found = [
-            Moments(
-                m.weight,
-                *m.posterior.moments(new, kept),
-                m.calibration,
-                outside,
-                self._usual(m.posterior, loose is None),
-            )
-            for m in self.choice.members
-        ]
-        if self.choice.networks is not None:
-            found += _of_networks(self.choice.networks, model, batch)
-        if loose is not None:
-            found.append(Moments(0.0, *loose.moments(new, kept), Calibration(), 1.0, self._usual(loose, True)))
-        for sibling in self.siblings:
-            found += sibling._moments(model, batch)
-        return found
-
-    def _usual(self, posterior: FunctionPosterior, asked: bool) -> float | None:
-        """A regression needs none: its score is the variance itself."""
-        return posterior.usual if asked and not isinstance(self.likelihood, GaussianNoise) else None
-
-    def jacobian(self, model: nn.Module, inputs: Iterable[Batch]) -> Jacobian:
-        """Outputs at the point of linearisation, and how they depend on the weights."""
-        return jacobian(model, self.blocks, self.point, self.frames, inputs)
-
-
-def moments_of(networks: Networks, model: nn.Module, inputs: Iterable[Batch]) -> list[Moments]:
-    """Each trained network's outputs, without any variance."""
-    return _joined(list(_of_networks(networks, model, batch)) for batch in inputs)
-
-
-def _joined(batches: Iterable[list[Moments]]) -> list[Moments]:
-    """The moments of several batches as those of one."""
-    return [
-        replace(parts[0], mean=torch.cat([m.mean for m in parts]), covariance=torch.cat([m.covariance for m in parts]))
-        for parts in zip(*batches, strict=True)
-    ]
-
-
-def _of_networks(networks: Networks, model: nn.Module, batch: Batch) -> Iterator[Moments]:
-    """Outputs without any variance. They say nothing of inputs unlike all others: that is left to the posteriors."""
-    for share, weights in networks.weights:
-        mean = outputs_at(model, weights, batch).double()
-        certain = mean.new_zeros(*mean.shape, mean.shape[1])
-        yield Moments(networks.weight * share, mean, certain, networks.calibration, in_unknown=0.0)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
-from posterity.errors import DidNotConverge, NotFinite
+from posterity.errors import DidNotConverge, NotFinite, TooLarge
 from posterity.kernel.latent import CoupledLatent, SharedLatent, symmetric
 
 STEPS = 300
@@ -28,6 +28,8 @@ NEAR = 1e-6
 """While steps promise more nats than this, factors may be rough: where the next one begins need not be exact."""
 FALLS = 0.1
 """A factor serves on while a step with it promises less than this part of what the one before did."""
+ROOM = 6 << 30
+"""Bytes that a kernel for every output may take, of which four are held at a time."""
 
 Solve = Callable[[Tensor], Tensor]
 """(I + HK)⁻¹ times a vector, H the Hessian of the NLL."""
@@ -90,6 +92,12 @@ def shared_mode(
     guess: Float[Tensor, "n outputs"] | None = None,
 ) -> SharedLatent:
     """The same for a kernel that every output has to itself: C Cholesky factors of side n where the other has one of n·C."""
+    n, c = start.shape
+    if (need := 4 * 8 * c * n**2) > ROOM:
+        raise TooLarge(
+            f"the exact posterior of {c:,} outputs on {n:,} examples takes {need / 2**30:.1f} GiB (limit {ROOM / 2**30:g}): "
+            "for many classes fit a head on the network's features (posterity.heads), or give fewer examples."
+        )
     gram, start = _checked(gram), start.double()
     coupled = isinstance(likelihood, Categorical)
 

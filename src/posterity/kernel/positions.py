@@ -83,6 +83,15 @@ class Positions:
         rows = torch.einsum("nc,ncto->nto", coefficients.to(self.s), self.s)
         return (rows.flatten(0, 1).mT @ self.a.flatten(0, 1)).double()
 
+    def some(self, examples: slice) -> Positions:
+        """The gradients of some examples."""
+        return Positions(self.a[examples], self.s[examples])
+
+    def mixed(self, coefficients: Float[Tensor, " n"]) -> Float[Tensor, "outputs out inp"]:
+        """Σ coefficient · G over examples, output by output."""
+        a = (self.a * coefficients[:, None, None].to(self.a)).flatten(0, 1)
+        return (self.s.permute(1, 3, 0, 2).flatten(2) @ a).double()
+
     def _pieces(self, other: Positions) -> Iterator[slice]:
         """Rows of the gradients, as many at a time as fit for all examples."""
         out, inp = self.s.shape[-1], self.a.shape[-1]

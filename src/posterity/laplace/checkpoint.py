@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posterity.curvature.batches import Workers
+from posterity.data.batches import Workers
 from posterity.errors import BadCheckpoint
 from posterity.files import read_state, write_state
 from posterity.laplace.averaging import Averaged

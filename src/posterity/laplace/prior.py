@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from posterity.algebra import Floored, JointEigen, Kronecker, Leading, Matrix, ScaledIdentity, leading, scaled_identity
 from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
-from posterity.curvature.hashes import fingerprint
-from posterity.curvature.provenance import Provenance, past_of
+from posterity.data.hashes import fingerprint
+from posterity.data.provenance import Provenance, past_of
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Card, Gaussian
 from posterity.gaussian.gaussian import with_frozen

@@ -22,9 +22,10 @@ from torch.utils.data import (
 )
 
 from posterity.blocks import evaluating
-from posterity.curvature import Data, Likelihood
-from posterity.curvature.batches import Batch, Workers, is_pair, is_sharded
+from posterity.curvature import Likelihood
 from posterity.curvature.likelihoods import IGNORED
+from posterity.data import Data
+from posterity.data.batches import Batch, Workers, is_pair, is_sharded
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.laplace.prior import PriorPenalty
 

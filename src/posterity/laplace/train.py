@@ -14,10 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from posterity.bars import bar
+from posterity.brief import brief
 from posterity.checks import admitted
-from posterity.curvature import Categorical, Data, GaussianNoise, Likelihood
-from posterity.curvature.batches import Batch, Workers, check_data
-from posterity.curvature.provenance import Provenance, sign, together
+from posterity.curvature import Categorical, GaussianNoise, Likelihood
+from posterity.data import Data
+from posterity.data.batches import Batch, Workers, check_data
+from posterity.data.provenance import Provenance, sign, together
 from posterity.errors import BadData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace.averaging import Averaged
@@ -31,6 +33,9 @@ ARRIVED = 0.05
 """A mean objective whose gradient has a smaller norm than this is at its mode, as far as predictions can tell."""
 Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 Start = Literal["prior", "model"]
+Schedule = Literal["halving", "one-cycle"]
+RISING = 0.3
+"""The share of a cycle in which the rate rises."""
 STEPS = 1500
 """Steps of the optimiser that training may take at least: epochs of one batch are no measure of effort."""
 
@@ -38,6 +43,8 @@ STEPS = 1500
 @dataclass(frozen=True)
 class History:
     """What training did, and which epoch's weights the network was left with."""
+
+    __repr__ = brief
 
     epochs: tuple[Epoch, ...]
     best: int
@@ -58,6 +65,13 @@ class History:
         return self.start if self.best < 0 and self.start is not None else self.epochs[self.best]
 
 
+def one_cycle(done: float) -> float:
+    """The rate, as a share of its peak, after a share of all steps: up for three tenths, then down to zero (Smith, 2018)."""
+    if done < RISING:
+        return 0.04 + 0.96 * 0.5 * (1 - math.cos(math.pi * done / RISING))
+    return 0.5 * (1 + math.cos(math.pi * (done - RISING) / (1 - RISING)))
+
+
 def train(
     model: nn.Module,
     data: Data,
@@ -69,6 +83,7 @@ def train(
     batch_size: int = 256,
     lr: float = 5e-4,
     optimiser: Optimiser | None = None,
+    schedule: Schedule = "halving",
     halve_after: int = 5,
     stop_after: int = 10,
     clip: float | None = None,
@@ -102,6 +117,7 @@ def train(
         batch_size: of a step; a `DataLoader` brings its own.
         lr: the learning rate to begin with.
         optimiser: makes one from the parameters; Adam by default.
+        schedule: "halving", or "one-cycle": the rate rises to `lr` and falls to zero over `epochs`, all of which are run.
         halve_after: epochs without a better loss before the learning rate is halved.
         stop_after: epochs without a better loss before training ends.
         clip: the largest norm of a gradient.
@@ -158,7 +174,8 @@ def train(
     if epochs is None:
         epochs = epochs_for(batches)
         halve_after, stop_after = patience(halve_after, batches), patience(stop_after, batches)
-    if average:
+    cycle = schedule == "one-cycle"
+    if average or cycle:
         stop_after = max(stop_after, epochs)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optim = optimiser(parameters) if optimiser else torch.optim.Adam(parameters, lr=lr)
@@ -181,10 +198,12 @@ def train(
             "clip": clip,
             "halve_after": halve_after,
             "stop_after": stop_after,
-        } | ({"average": average, "epochs": epochs} if average else {})
+        }
+        settings |= {"average": average, "epochs": epochs} if average else {}
+        settings |= {"schedule": schedule, "epochs": epochs} if cycle else {}
         settings["the data"] = examples_seen.fingerprint if examples_seen.is_known else "not the same each time"
         state.resume(optim, [shuffle, *source.generators], settings, penalty, averaged)
-    learned_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
+    learned_noise = isinstance(likelihood, GaussianNoise) and likelihood.is_learned
     if held is not None and epochs and not state.epochs and not learned_noise:
         first_nll, first_accuracy = evaluate(model, held, likelihood)
         if math.isfinite(first_nll):
@@ -203,7 +222,11 @@ def train(
             task = bars.add_task("training", total=epochs, completed=len(state.epochs))
             while len(state.epochs) < epochs and state.stale < stop_after:
                 sums = Sums()
-                for batch in source.epoch(len(state.epochs)):
+                for number, batch in enumerate(source.epoch(len(state.epochs))):
+                    if cycle:
+                        rate = lr * one_cycle((len(state.epochs) + min(number / batches, 1.0)) / epochs)
+                        for group in optim.param_groups:
+                            group["lr"] = rate
                     if augment is not None:
                         batch = _augmented(batch, augment)
                     goal.take(batch, where)
@@ -235,7 +258,7 @@ def train(
                 state.note(
                     Epoch(sums.objective, sums.nll, sums.accuracy, held_nll, held_accuracy, rate, noise), watched
                 )
-                if state.stale and state.stale % halve_after == 0:
+                if not cycle and state.stale and state.stale % halve_after == 0:
                     for group in optim.param_groups:
                         group["lr"] /= 2
                 state.save()

@@ -27,8 +27,9 @@ from posterity.algebra import (
     relative_error,
 )
 from posterity.blocks import find_blocks, named, read_blocks
+from posterity.brief import brief
 from posterity.curvature import Curvature
-from posterity.curvature.provenance import Provenance, matrices_digest, past_of, together
+from posterity.data.provenance import Provenance, matrices_digest, past_of, together
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
@@ -43,6 +44,8 @@ class Scales:
 
     (cα, cβ, cτ) gives the same posterior for every c: with α = τ = 1 nothing is lost.
     """
+
+    __repr__ = brief
 
     alpha: PerBlock = 1.0
     beta: PerBlock = 1.0

@@ -13,6 +13,7 @@ from posterity.pacbayes.bounds import (
 )
 from posterity.pacbayes.certificate import Certificate, Holdout
 from posterity.pacbayes.certify import certify
+from posterity.pacbayes.few import certify_few
 from posterity.pacbayes.few_shot import sample_then_evaluate
 from posterity.pacbayes.gibbs import gibbs_risk
 from posterity.pacbayes.grid_search import grid_search
@@ -37,6 +38,7 @@ __all__ = [
     "catoni",
     "catoni_best",
     "certify",
+    "certify_few",
     "clopper_pearson",
     "gibbs_risk",
     "grid_search",

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from posterity.errors import BadAudit
-from posterity.pacbayes.certificate import FOLDS, FORMAT, PREDICTORS, RULES, Certificate, Holdout
+from posterity.pacbayes.certificate import FOLDS, FORMAT, PART, PREDICTORS, RULES, UNITS, Certificate, Holdout
 
 LONGEST = 1 << 20
 """Characters of a record: there is room for some ten thousand blocks."""
@@ -38,7 +38,8 @@ def audited(text: str) -> Certificate:
 
 def _read(raw: dict[str, Any]) -> Certificate:
     known = Certificate.__dataclass_fields__.keys()
-    raw.setdefault("folds", [])  # which records had not before there were certificates of folds
+    # Which records had not before there were certificates of folds, and of groups.
+    raw = {"folds": [], "picked": 0, "unit": "example", "assumes": [], "issued": 1} | raw
     if odd := sorted(raw.keys() ^ known, key=str):
         raise BadAudit(f"the record has the fields {[_plain(str(name)) for name in odd[:5]]} too many or too few.")
     holdout = raw["holdout"]
@@ -57,9 +58,10 @@ def _read(raw: dict[str, Any]) -> Certificate:
         upper=_share(raw["upper"], "upper"),
         holdout=Holdout(_share(holdout["error"], "hold-out error"), _share(holdout["bound"], "hold-out bound")),
         payments=payments,
-        errors=_whole(raw["errors"], "errors", 0),
+        errors=_number(raw["errors"], "errors"),
         shares=tuple(_share(x, "shares") for x in _list(raw["shares"], "shares")),
         folds=tuple(_fold(x) for x in _list(raw["folds"], "folds")),
+        picked=_whole(raw["picked"], "picked", 0),
         replicates=_whole(raw["replicates"], "replicates", 0),
         kl=_number(raw["kl"], "kl"),
         examples=_whole(raw["examples"], "examples", 1),
@@ -71,6 +73,9 @@ def _read(raw: dict[str, Any]) -> Certificate:
         posterior=_hex(raw["posterior"], "posterior"),
         data=_hex(raw["data"], "data"),
         checks=tuple(_text(x, "checks") for x in _list(raw["checks"], "checks")),
+        unit=_one_of(raw["unit"], UNITS, "unit"),
+        assumes=tuple(_text(x, "assumes") for x in _list(raw["assumes"], "assumes")),
+        issued=_whole(raw["issued"], "issued", 1),
         versions={_text(k, "versions"): _text(v, "versions") for k, v in _table(raw["versions"], "versions")},
     )
 
@@ -85,12 +90,16 @@ def _follows(c: Certificate) -> None:
         raise BadAudit(f"{c.n:,} of {c.examples:,} examples cannot be distinct.")
     if c.kl_by_block and not math.isclose(sum(c.kl_by_block.values()), c.kl, rel_tol=1e-9, abs_tol=1e-9):
         raise BadAudit(f"KL is {c.kl:g} and its blocks sum to {sum(c.kl_by_block.values()):g}.")
+    if c.unit == "example" and any(errors != int(errors) for errors in (c.errors, *(errors for errors, _ in c.folds))):
+        raise BadAudit("errors of examples are whole numbers.")
     if bool(c.folds) != (c.rule == "folds"):
         raise BadAudit("parts are there where the rule is that of folds, and nowhere else.")
     if c.rule == "binomial":
         _binomial(c)
     elif c.rule == "folds":
         _folds(c)
+    elif c.rule in ("compression", "preferent"):
+        _picked(c)
     else:
         _drawn(c)
     try:
@@ -105,23 +114,37 @@ def _binomial(c: Certificate) -> None:
     if c.delta_draws or c.shares or c.kl:
         raise BadAudit("a binomial certificate has no KL, no shares, and spends nothing on draws.")
     if c.errors > c.n:
-        raise BadAudit(f"{c.errors:,} errors in {c.n:,} examples.")
+        raise BadAudit(f"{c.errors:,} errors in {c.n:,} {c.unit}s.")
     # Where there are copies, errors of all examples are rounded up to so many of the distinct ones.
-    if not c.errors / c.n - 1 / c.n < c.gibbs <= c.errors / c.n or c.upper != c.gibbs:
+    if not c.errors / c.n - 1 / c.n < c.gibbs <= c.errors / c.n * (1 + 1e-9) or c.upper != c.gibbs:
         raise BadAudit(f"{c.errors:,} errors in {c.n:,} examples are no error of {c.gibbs:g}.")
 
 
 def _folds(c: Certificate) -> None:
     if c.delta_draws or c.shares or c.kl or c.replicates:
         raise BadAudit("a certificate of folds has no KL, no shares, no replicates, and spends nothing on draws.")
-    if len(c.folds) < 2 or any(errors > n for errors, n in c.folds):
-        raise BadAudit("there are at least two parts, each with no more errors than examples.")
+    one = c.predictor == PART
+    if (len(c.folds) != 1 if one else len(c.folds) < 2) or any(errors > n for errors, n in c.folds):
+        raise BadAudit("there is one part that tests, or at least two, each with no more errors than examples.")
     sums = tuple(map(sum, zip(*c.folds, strict=True)))
-    if sums != (c.errors, c.n) or c.examples != c.n or c.predictor != FOLDS:
+    grouped = c.unit == "group"
+    counted = sums[1] < c.n if one else sums[1] == c.n and c.predictor == FOLDS
+    if not (math.isclose(sums[0], c.errors, abs_tol=1e-9) and counted and (grouped or c.examples == c.n)):
         raise BadAudit(f"the parts hold {sums[0]:,} errors in {sums[1]:,} examples, not {c.errors:,} in {c.n:,}.")
     error = sum(errors / n for errors, n in c.folds) / len(c.folds)
     if not math.isclose(error, c.gibbs, rel_tol=1e-9, abs_tol=1e-12) or c.upper != c.gibbs:
         raise BadAudit(f"the parts have a mean error of {error:g}, not {c.gibbs:g}.")
+
+
+def _picked(c: Certificate) -> None:
+    if c.delta_draws or c.shares or c.kl or c.replicates:
+        raise BadAudit(
+            "a certificate of what was picked has no KL, no shares, no replicates, and spends nothing on draws."
+        )
+    if c.picked >= c.n or c.errors > c.n - c.picked or (c.rule == "preferent" and c.errors):
+        raise BadAudit(
+            f"{c.picked:,} picked of {c.n:,} and {c.errors:,} errors on the others make no bound by {c.rule}."
+        )
 
 
 def _drawn(c: Certificate) -> None:
@@ -209,10 +232,10 @@ def _table(value: Any, name: str) -> list[tuple[Any, Any]]:
     return list(value.items())
 
 
-def _fold(value: Any) -> tuple[int, int]:
+def _fold(value: Any) -> tuple[float, int]:
     if not isinstance(value, list) or len(value) != 2:
-        raise _wrong(value, "folds", "a list of (errors, examples)")
-    return _whole(value[0], "folds", 0), _whole(value[1], "folds", 1)
+        raise _wrong(value, "folds", "a list of (errors, units)")
+    return _number(value[0], "folds"), _whole(value[1], "folds", 1)
 
 
 def _payment(value: Any) -> tuple[str, int]:

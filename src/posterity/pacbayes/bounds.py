@@ -181,16 +181,75 @@ def catoni_best(risk: float, kl: float, n: int, delta: float) -> tuple[float, fl
     return catoni(risk, kl, n, delta, c), c
 
 
-def folds_bound(folds: Sequence[tuple[int, int]], delta: float) -> float:
-    """The mean risk of some predictors, each bounded by examples of its own: all at once, by a union over them."""
-    return sum(clopper_pearson(errors, n, delta / len(folds)) for errors, n in folds) / len(folds)
+def count_bound(error: float, n: int, delta: float, *, grouped: bool = False) -> float:
+    """A risk from the mean error of n independent units, each met once: no choice, no divergence.
+
+    A unit of one example errs or not: Clopper and Pearson, whole errors rounded up. The mean error of a group is a number in
+    [0, 1]: klinv(error, ln(1/δ)/n) (Hoeffding 1963), or Clopper and Pearson at δ/e (Bentkus 2004). Both bound the same chance, so
+    that the lesser holds.
+    """
+    whole = min(n, math.ceil(error * n - 1e-9))
+    if not grouped:
+        return clopper_pearson(whole, n, delta)
+    return min(klinv(min(1.0, error), -math.log(delta) / n), clopper_pearson(whole, n, delta / math.e))
+
+
+def folds_bound(folds: Sequence[tuple[float, int]], delta: float, *, grouped: bool = False) -> float:
+    """The mean risk of some predictors, each bounded by units of its own: all at once, by a union over them.
+
+    A fold is the errors of its units, summed, and how many units it has.
+    """
+    return sum(count_bound(errors / n, n, delta / len(folds), grouped=grouped) for errors, n in folds) / len(folds)
+
+
+def compression_bound(errors: float, n: int, picked: int, delta: float, *, grouped: bool = False) -> float:
+    """What is learned from `picked` of n units, whichever these are, by its errors on the others: any number of both, at once.
+
+    A union over sizes, and over all sets of each size: δ/(k(k + 1)) for the sets of k ≥ 1 together.
+    """
+    if not 1 <= picked < n:
+        return 1.0
+    log_sets = math.lgamma(n + 1) - math.lgamma(picked + 1) - math.lgamma(n - picked + 1)
+    part = delta / (picked * (picked + 1)) * math.exp(-log_sets)
+    return count_bound(errors / (n - picked), n - picked, part, grouped=grouped)
+
+
+def preferent_bound(picked: int, n: int, delta: float) -> float:
+    """The risk of what is learned from `picked` of n units, if the most disliked was picked each time and all others are right.
+
+    The ε at which (δ/n) Σ_{m=k}^{n−1} C(m,k)/C(n,k) (1 − ε)^{−(n−m)} = 1 (Campi and Garatti 2023, for preferent
+    compression; Paccagnan, Campi and Garatti 2023 show that Pick-to-Learn is one). Bisection, which returns the upper end.
+    """
+    if picked >= n:
+        return 1.0
+    m = torch.arange(picked, n, dtype=torch.float64)
+    k = torch.tensor(float(picked), dtype=torch.float64)
+
+    def log_choose(top: torch.Tensor) -> torch.Tensor:
+        return torch.lgamma(top + 1) - torch.lgamma(k + 1) - torch.lgamma(top - k + 1)
+
+    logs = log_choose(m) - log_choose(torch.tensor(float(n), dtype=torch.float64)) + math.log(delta / n)
+    low, high = picked / n, 1.0
+    while high - low > 1e-13:
+        middle = 0.5 * (low + high)
+        above = float(torch.logsumexp(logs - (n - m) * math.log1p(-middle), 0)) > 1e-8
+        low, high = (low, middle) if above else (middle, high)
+    return high
 
 
 def excess_bound(
-    errors: int, shares: tuple[float, ...], n: int, replicates: int, kl: float, delta: float, delta_draws: float
+    error: float,
+    shares: tuple[float, ...],
+    n: int,
+    replicates: int,
+    kl: float,
+    delta: float,
+    delta_draws: float,
+    *,
+    grouped: bool = False,
 ) -> float:
     """risk(ρ) = risk(mean) + P(errs no less) + P(errs more) − 1, each bounded with its part of δ and δ′."""
-    total = clopper_pearson(errors, n, delta / 3) - 1
+    total = count_bound(error, n, delta / 3, grouped=grouped) - 1
     for share in shares:
         upper = klinv(share, math.log(2 / delta_draws) / replicates)
         total += klinv(upper, (kl + math.log(6 * math.sqrt(n) / delta)) / n)

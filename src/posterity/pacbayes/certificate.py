@@ -8,19 +8,45 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from posterity.brief import brief
 from posterity.files import write_whole
-from posterity.pacbayes.bounds import clopper_pearson, excess_bound, folds_bound, klinv
+from posterity.pacbayes.bounds import (
+    compression_bound,
+    count_bound,
+    excess_bound,
+    folds_bound,
+    klinv,
+    preferent_bound,
+)
 
 FORMAT = 2
-RULES = ("binomial", "klinv", "excess", "folds")
+RULES = ("binomial", "klinv", "excess", "folds", "compression", "preferent")
 PREDICTORS = (
     "a network drawn anew from the posterior",
     "a network drawn anew from the prior",
     "the network at the prior's mean",
     "the network that was drawn and kept",
     "one of several fits, drawn anew, each learned without a part of the examples",
+    "the fit that learned from the examples that were picked",
+    "the fit that learned from a part of the examples",
 )
-FOLDS = PREDICTORS[-1]
+OF_POSTERIOR, OF_PRIOR, AT_MEAN, KEPT, FOLDS, PICKED, PART = PREDICTORS
+IN_PLAIN_WORDS = dict(
+    zip(
+        PREDICTORS,
+        (
+            "a network drawn from the posterior, another for every input. It is not what predict() uses, which averages",
+            "a network drawn from the prior, another for every input. It learned nothing from these examples: not predict()",
+            "the network at the prior's mean. It learned nothing from these examples: not what predict() uses",
+            "the one network that was drawn from the prior and kept. It is not what predict() of a fit uses",
+            "one of the fits, picked at random for every input. Each of them answers as its own predict() does",
+            "the one fit that learned from the few examples that were picked. It is what its predict() uses",
+            "the one fit that learned from a part of these examples. It is what its predict() uses",
+        ),
+        strict=True,
+    )
+)
+UNITS = ("example", "group")
 
 
 @dataclass(frozen=True)
@@ -37,11 +63,14 @@ class Certificate:
 
     With K = `grid`, the number of all combinations of things that were chosen among, δ + δ′ = 1 − confidence, there are four
     rules. "binomial": `errors` of n examples, each met once by the predictor (or by a draw of its own), by Clopper and Pearson at
-    δ/K. "klinv": klinv(upper, (KL + ln(2K√n/δ))/n) with upper = klinv(gibbs, ln(K/δ′)/m). "excess": the network at the prior's
-    mean by Clopper and Pearson, plus what draws err more than it (split-kl: two coins by klinv), each with a third of δ.
-    "folds": the mean of Clopper's and Pearson's bounds for fits that were learned without a part each, by that part, at δ/K over
-    their number.
+    δ/K; for n groups, whose mean errors are numbers in [0, 1], by Hoeffding or Bentkus.
+    "klinv": klinv(upper, (KL + ln(2K√n/δ))/n) with upper = klinv(gibbs, ln(K/δ′)/m).
+    "excess": the network at the prior's mean as by "binomial", plus what draws err more (split-kl: two coins by klinv), each
+    with a third of δ. "folds": the mean of binomial bounds for fits that were learned without a part each, by that part, at δ/K
+    over their number.
     """
+
+    __repr__ = brief
 
     bound: float
     confidence: float
@@ -52,7 +81,7 @@ class Certificate:
     delta_draws: float
     """The share that pays for estimating the Gibbs error by draws."""
     n: int
-    """Distinct examples that certify, none of which the prior has seen."""
+    """Independent units that certify, none of which the prior has seen: distinct examples, or groups."""
     gibbs: float
     """Mean 0-1 error of the predictor."""
     upper: float
@@ -60,12 +89,14 @@ class Certificate:
     holdout: Holdout
     payments: tuple[tuple[str, int], ...] = ()
     """What was chosen by looking at the examples, or may have been, and from how many."""
-    errors: int = 0
-    """Of the binomial rule; of the excess rule, those of the network at the prior's mean."""
+    errors: float = 0
+    """Summed over the units. Of the excess rule, those of the network at the prior's mean."""
     shares: tuple[float, ...] = ()
     """Of the excess rule: how often a draw errs no less, and more, than the network at the prior's mean."""
-    folds: tuple[tuple[int, int], ...] = ()
-    """Of the rule of folds: (errors, examples) of every part."""
+    folds: tuple[tuple[float, int], ...] = ()
+    """Of the rule of folds: (errors, units) of every part."""
+    picked: int = 0
+    """Of the rules of compression: how many units were learned from; the others test."""
     replicates: int = 0
     kl: float = 0.0
     examples: int = 0
@@ -78,6 +109,12 @@ class Certificate:
     """Fingerprints."""
     checks: tuple[str, ...] = ()
     """What was looked for, and not found."""
+    unit: str = "example"
+    """What is independent, and what n counts. The mean error of a group is one number."""
+    assumes: tuple[str, ...] = ()
+    """What the bound takes for granted."""
+    issued: int = 1
+    """The how-manieth different certificate by any of these examples this was, in its process."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -87,17 +124,20 @@ class Certificate:
 
     def recomputed(self) -> float:
         """The bound again from the numbers it is made of."""
-        k = self.grid
+        k, grouped = self.grid, self.unit == "group"
         if self.rule == "binomial":
-            return clopper_pearson(self.errors, self.n, self.delta / k)
+            return count_bound(self.errors / self.n, self.n, self.delta / k, grouped=grouped)
         if self.rule == "folds":
-            return folds_bound(self.folds, self.delta / k)
+            return folds_bound(self.folds, self.delta / k, grouped=grouped)
+        if self.rule == "compression":
+            return compression_bound(self.errors, self.n, self.picked, self.delta / k, grouped=grouped)
+        if self.rule == "preferent":
+            return preferent_bound(self.picked, self.n, self.delta / k)
         if self.rule == "klinv":
             upper = klinv(self.gibbs, math.log(k / self.delta_draws) / self.replicates)
             return klinv(upper, (self.kl + math.log(2 * k * math.sqrt(self.n) / self.delta)) / self.n)
-        return excess_bound(
-            self.errors, self.shares, self.n, self.replicates, self.kl, self.delta / k, self.delta_draws / k
-        )
+        error, paid = self.errors / self.n, (self.delta / k, self.delta_draws / k)
+        return excess_bound(error, self.shares, self.n, self.replicates, self.kl, *paid, grouped=grouped)
 
     def recomputed_without_kl(self) -> float:
         """What the bound would be for a posterior that equals its prior: what n, δ and the draws alone cost."""
@@ -114,10 +154,13 @@ class Certificate:
     def advice(self) -> str:
         """What would make the bound smaller."""
         if self.bound >= 1:
-            more = f"{9 * self.n:,} more examples of the same error"
+            more = f"{9 * self.n:,} more {self.unit}s of the same error"
             return f"it says nothing yet: {more} would make it {self.with_more(10):.4f}"
-        more = f"{self.n:,} more examples of the same error would make it {self.with_more(2):.4f}"
-        parts = {"the error itself": self.gibbs, "the number of examples": self.recomputed_without_kl() - self.gibbs}
+        more = f"{self.n:,} more {self.unit}s of the same error would make it {self.with_more(2):.4f}"
+        parts = {
+            "the error itself": self.gibbs,
+            f"the number of {self.unit}s": self.recomputed_without_kl() - self.gibbs,
+        }
         if self.kl > 0:
             parts["KL to the prior"] = self.bound - self.recomputed_without_kl()
         largest = max(parts, key=lambda name: parts[name])
@@ -127,37 +170,71 @@ class Certificate:
         return "\n".join(f"{name:<28}{value}" for name, value in self.rows())
 
     def rows(self) -> list[tuple[str, str]]:
-        """The certificate as a table a reviewer can follow from top to bottom."""
+        """The certificate as a table a reviewer can follow from top to bottom: every term is explained where it stands."""
         percent = f"{100 * self.confidence:g} %"
         copies = f"   of {self.examples:,}, the others are copies" if self.examples > self.n else ""
-        rows = [
-            (f"risk, at {percent}", f"≤ {self.bound:.4f}   error of {self.predictor}"),
-            ("hold-out bound beside it", f"≤ {self.holdout.bound:.4f}   prior's mean, error {self.holdout.error:.4f}"),
-            ("examples n", f"{self.n:,}{copies}"),
+        if self.unit == "group":
+            copies = f"   with {self.examples:,} examples; the mean error of a group is one value"
+        rows = [(f"error ≤ {self.bound:.4f}, at {percent}", f"of {IN_PLAIN_WORDS[self.predictor]}")]
+        rows += [("assumes", text) for text in self.assumes]
+        rows += [
+            (
+                "hold-out bound beside it",
+                f"≤ {self.holdout.bound:.4f}   the same {self.unit}s as plain test data of the network at the prior's mean, "
+                f"error {self.holdout.error:.4f}",
+            ),
+            (
+                "the lesser of these two",
+                f'may not be chosen at {percent}: each holds by itself. methods=[…, "mean"] makes and pays that choice',
+            ),
+            (f"independent {self.unit}s, n", f"{self.n:,}{copies}"),
         ]
         if self.rule == "binomial":
-            rows.append(("errors", f"{self.errors:,}   each example met once: Clopper–Pearson"))
+            how = "each example met once: Clopper–Pearson"
+            how = "means of groups: Hoeffding or Bentkus" if self.unit == "group" else how
+            rows.append(("errors", f"{self.errors:,.10g}   {how}"))
         elif self.rule == "folds":
-            parts = ", ".join(f"{errors:,} of {n:,}" for errors, n in self.folds)
-            rows.append(("errors", f"{parts}   Clopper–Pearson for each fit at its part of δ, averaged"))
+            parts = ", ".join(f"{errors:,.4g} of {n:,}" for errors, n in self.folds)
+            rows.append(("errors", f"{parts}   each fit bounded by the part it never saw, at its share of δ; averaged"))
+        elif self.rule in ("compression", "preferent"):
+            rest = f"{self.errors:,.4g} errors on the {self.n - self.picked:,} others"
+            rows.append(
+                ("picked to learn from", f"{self.picked:,}   {rest}; all sets that could have been picked are paid for")
+            )
         else:
             each = "an example" if self.drawn_per == "example" else "a batch"
             rows.append(
-                ("Gibbs error", f"{self.gibbs:.4f}   {self.replicates:,} replicates, weights drawn for {each} each")
+                (
+                    "Gibbs error",
+                    f"{self.gibbs:.4f}   mean error of {self.replicates:,} draws, weights drawn for {each} each",
+                )
             )
             if self.rule == "klinv":
                 cost = math.log(self.grid / self.delta_draws) / self.replicates
-                rows.append(("from above", f"{self.upper:.4f}   klinv at ln(K/δ′)/m = {cost:.2e}"))
+                rows.append(
+                    ("from above", f"{self.upper:.4f}   klinv at ln(K/δ′)/m = {cost:.2e}: draws are finitely many")
+                )
             else:
                 rows.append(
                     ("errs more than the mean", f"{self.shares[1]:.4f}   and less {1 - self.shares[0]:.4f} of the time")
                 )
-            rows.append(("KL(posterior ‖ prior)", f"{self.kl:,.1f} nats   {self.kl / self.n:.4f} an example"))
-        rows.append(("δ for the bound, the draws", f"{self.delta:g}, {self.delta_draws:g}"))
+            rows.append(
+                (
+                    "KL(posterior ‖ prior)",
+                    f"{self.kl:,.1f} nats   what was learned from these examples: {self.kl / self.n:.4f} each",
+                )
+            )
+        rows.append(("δ for the bound, the draws", f"{self.delta:g}, {self.delta_draws:g}   the chances that it fails"))
         paid = " × ".join(f"{options:,} ({what})" for what, options in self.payments)
-        rows.append(
-            ("K paid for", f"{self.grid:,}{f' = {paid}' if paid else '   nothing was chosen by these examples'}")
-        )
+        chosen = f"{self.grid:,} = {paid}   δ is divided by it" if paid else "1   nothing was chosen by these examples"
+        rows.append(("K, choices paid for", chosen))
+        if self.issued > 1:
+            rows.append(
+                (
+                    "certificates by these data",
+                    f"{self.issued:,} different ones so far: the least of them needs grid={self.issued} in each",
+                )
+            )
         rows.append(("to make it smaller", self.advice))
         rows += [("checked", check) for check in self.checks]
         return rows

@@ -22,13 +22,16 @@ from posterity.algebra import (
     Turned,
 )
 from posterity.checks import admitted
-from posterity.curvature import Categorical, Data, Likelihood
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
 from posterity.errors import InfiniteDivergence
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import DRAWS_SHARE, Spending
 from posterity.pacbayes.certificate import Certificate, Holdout
+from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.methods import Case, Found, Method, bounded
-from posterity.pacbayes.refusals import Examples, checked
+from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.register import issued
 from posterity.version import __version__
 
 NEGATIVE = 1e-6
@@ -51,6 +54,7 @@ def certify(
     confidence: float = 0.95,
     likelihood: Likelihood | None = None,
     *,
+    groups: Tensor | None = None,
     methods: Sequence[Method] = ("draws",),
     passes: int | None = None,
     grid: int = 1,
@@ -58,6 +62,7 @@ def certify(
     batch_size: int = 256,
     generator: torch.Generator | None = None,
     progress: bool = True,
+    apart: str | None = None,
 ) -> Certificate:
     """Certify the risk of networks drawn from the posterior, by examples that the prior has not seen.
 
@@ -80,14 +85,17 @@ def certify(
         data: the examples that certify.
         confidence: with which the bound holds.
         likelihood: of the outputs; `Categorical()` by default.
+        groups: a number for each example, the same for those that belong together (windows of a recording, images of a
+            patient). Groups are then what is independent: n is their number, and the error is that on a new group.
         methods: see above.
         passes: draws for every example.
         grid: how many priors the choice was from, beyond what the library knows of.
         vouched: a text by which you answer for a prior of unknown past; the certificate prints it.
-        batch_size: examples at a time.
+        batch_size: examples at a time, sorted by what they are: order and batches of the data leave no trace.
         generator: of the draws. By default their seed follows from prior, posterior and examples, so that there is none to
             choose. One that is given must not have chosen or trained the posterior, and the certificate says that it was given.
         progress: whether to show a bar.
+        apart: how it is known that these are other rows than the prior's, for a table of few values where no value tells.
     Returns:
         A `Certificate`: the bound, all that it is made of, and what was checked.
     Raises:
@@ -103,8 +111,8 @@ def certify(
         raise ValueError(f"methods are at least one, each once, not {tuple(methods)}")
     data, _ = admitted(model, data, likelihood)
     likelihood = likelihood or Categorical()
-    examples = Examples.of(data, batch_size)
-    found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
+    examples = Examples.of(data, batch_size, groups)
+    found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched, generator, apart)
     same = posterior is prior or posterior.fingerprint() == prior.fingerprint()
     posterior, prior = rebuilt(posterior), rebuilt(prior)
     kl_by_block = dict.fromkeys(prior.blocks, 0.0) if same else divergence(posterior, prior)
@@ -154,6 +162,7 @@ def written(
     posterior: str = "",
 ) -> Certificate:
     """The certificate of a bound: what every one says of its examples, its prior and what was paid for."""
+    prior = case.prior.fingerprint()
     return Certificate(
         bound=found.bound,
         confidence=confidence,
@@ -163,10 +172,13 @@ def written(
         examples=examples.count,
         holdout=Holdout(beside.fields["gibbs"], beside.bound),
         payments=case.spending.payments,
-        prior=case.prior.fingerprint(),
+        prior=prior,
         posterior=posterior,
         data=examples.fingerprint,
         checks=notes,
+        unit="group" if examples.grouped else "example",
+        assumes=examples.assumes,
+        issued=issued(examples.hashes, (prior, posterior, found.bound, confidence, found.fields["predictor"])),
         versions={"posterity": __version__, "torch": str(torch.__version__)},
         **found.fields,
     )

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from posterity.blocks import Block, run_with, write_blocks
 from posterity.blocks.base import with_ones
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.errors import HiddenUse
 from posterity.gaussian.spread import Spread
 

@@ -9,14 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import evaluating, write_blocks
-from posterity.curvature import Categorical, Data, Likelihood
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending
-from posterity.pacbayes.certificate import Certificate
+from posterity.pacbayes.certificate import KEPT, Certificate
 from posterity.pacbayes.certify import rebuilt, written
+from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import zero_one
-from posterity.pacbayes.methods import KEPT, Case, Found, binomial, bounded
-from posterity.pacbayes.refusals import Examples, checked
+from posterity.pacbayes.methods import Case, Found, bounded, plain
+from posterity.pacbayes.refusals import checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,7 @@ def sample_then_evaluate(
     confidence: float = 0.95,
     likelihood: Likelihood | None = None,
     *,
+    groups: Tensor | None = None,
     draws: int = 100,
     grid: int = 1,
     vouched: str | None = None,
@@ -51,6 +54,7 @@ def sample_then_evaluate(
         data: the examples that choose, and certify.
         confidence: with which the bound holds.
         likelihood: of the outputs; `Categorical()` by default.
+        groups: what belongs together, as for `pt.certify`.
         draws: networks to choose from.
         grid: how many priors the choice was from, beyond what the library knows of.
         vouched: a text by which you answer for a prior of unknown past.
@@ -63,27 +67,26 @@ def sample_then_evaluate(
         >>> pt.sample_then_evaluate(model, prior, few, draws=1000).certificate.bound
     """
     likelihood = likelihood or Categorical()
-    examples = Examples.of(data, batch_size)
+    examples = Examples.of(data, batch_size, groups)
     found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     spending = found.spending.paying("draws", draws)
     like = next(model.parameters())
     prior = rebuilt(prior)
-    readings = [[batch.to(like.device) for batch in held] for held in examples.readings()]
-    best_bound, best_errors, best = math.inf, 0, {}
+    case = Case(model, found.blocks, prior, prior, 0.0, examples.n, spending, likelihood, None, batch_size, None, False)
+    readings = examples.readings()
+    held = [[batch.to(like.device) for batch in reading.batches] for reading in readings]
+    kept, best = Found(math.inf), {}
     with evaluating(model):
         for _ in range(draws):
             drawn = {name: draw[0].to(like) for name, draw in prior.sample(1, generator=found.generator).items()}
             weights = write_blocks(found.blocks, drawn)
-            errors, bound = 0, 0.0
-            for held in readings:
-                wrong = sum(float(zero_one(likelihood, b.outputs(model, weights), b.targets).sum()) for b in held)
-                whole, here = binomial(wrong, sum(b.count for b in held), examples.n, spending.each)
-                errors, bound = max((errors, bound), (whole, here))
-            if bound < best_bound:
-                best_bound, best_errors, best = bound, errors, drawn
-    case = Case(model, found.blocks, prior, prior, 0.0, examples.n, spending, likelihood, None, batch_size, None, False)
-    beside = bounded("mean", replace(case, spending=found.spending), examples.readings())
-    error = best_errors / examples.n
-    fields = {"rule": "binomial", "predictor": KEPT, "errors": best_errors, "gibbs": error, "upper": error}
-    certificate = written(Found(best_bound, fields), case, examples, beside, found.notes, confidence)
+            bounds = []
+            for reading, parts in zip(readings, held, strict=True):
+                wrong = torch.cat([zero_one(likelihood, b.outputs(model, weights), b.targets) for b in parts])
+                bounds.append(plain(reading.mean(wrong), case, reading.grouped, KEPT))
+            bound = max(bounds, key=lambda one: one.bound)
+            if bound.bound < kept.bound:
+                kept, best = bound, drawn
+    beside = bounded("mean", replace(case, spending=found.spending), readings)
+    certificate = written(kept, case, examples, beside, found.notes, confidence)
     return Chosen(best, certificate)

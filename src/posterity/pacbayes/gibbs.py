@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 
 from posterity.bars import bar
 from posterity.blocks import evaluating, find_blocks, named
-from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import Batch, Workers, batches
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
+from posterity.data.batches import Batch, Workers, batches
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import Spread
@@ -64,10 +66,12 @@ def gibbs_risk(
     Example:
         >>> pt.gibbs_risk(model, fit.posterior, (x, y)).error
     """
+    held = every_batch(data, batch_size)
+    total = sum(batch.count for batch in held)
     return replicates(
         model,
         posterior,
-        every_batch(data, batch_size),
+        [(batch, torch.full((batch.count,), 1 / total, dtype=torch.float64)) for batch in held],
         likelihood or Categorical(),
         passes=passes,
         batch_size=batch_size,
@@ -76,10 +80,14 @@ def gibbs_risk(
     )
 
 
+Weighted = list[tuple[Batch, Tensor]]
+"""Batches, and a weight for each example; all weights sum to one."""
+
+
 def replicates(
     model: nn.Module,
     posterior: Gaussian,
-    held: list[Batch],
+    held: Weighted,
     likelihood: Likelihood,
     *,
     passes: int,
@@ -87,17 +95,23 @@ def replicates(
     generator: torch.Generator | None,
     progress: bool,
 ) -> Replicates:
-    """The same for batches at hand."""
-    total = passes * sum(batch.count for batch in held)
+    """The same for batches at hand, whose examples may weigh differently."""
     wrong, per_example = 0.0, True
     for portion in drawn_outputs(
         model, posterior, held, passes=passes, batch_size=batch_size, generator=generator, progress=progress
     ):
         per_example = portion.per_example
-        wrong += float(zero_one(likelihood, portion.outputs, portion.targets).sum())
-    # A mean of batches of unlike size counts for as many even ones as the largest weight allows.
-    count = total if per_example else total // max(batch.count for batch in held)
-    return Replicates(wrong / total, count, "example" if per_example else "batch")
+        wrong += portion.mean(zero_one(likelihood, portion.outputs, portion.targets))
+    return Replicates(min(1.0, wrong), counted(held, passes, per_example), "example" if per_example else "batch")
+
+
+def counted(held: Weighted, passes: int, per_example: bool) -> int:
+    """For how many even replicates a weighted mean counts: as many as the largest weight allows.
+
+    −ln E exp(−λ w X) is concave in the weight w, so that weights below the largest only help (Hoeffding's argument).
+    """
+    largest = max(float(w.max() if per_example else w.sum()) for _, w in held)
+    return max(1, math.floor(passes / largest + 1e-6))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +124,12 @@ class Portion:
     """Every example so many times in a row."""
     per_example: bool
     """Whether each time has weights of its own."""
+    weights: Tensor
+    """How much each of the outputs counts in a mean over all portions."""
+
+    def mean(self, values: Tensor) -> float:
+        """What these values add to a weighted mean."""
+        return float(self.weights @ values.cpu())
 
     @property
     def targets(self) -> Tensor:
@@ -120,7 +140,7 @@ class Portion:
 def drawn_outputs(
     model: nn.Module,
     gaussian: Gaussian,
-    held: list[Batch],
+    held: Weighted,
     *,
     passes: int,
     batch_size: int,
@@ -132,15 +152,16 @@ def drawn_outputs(
     network = drawn_network(model, gaussian)
     bars = bar()
     bars.disable = not progress
-    examples = sum(batch.count for batch in held)
+    examples = sum(batch.count for batch, _ in held)
     with evaluating(model):
-        per_example = network.look(held[0].to(like.device))
+        per_example = network.look(held[0][0].to(like.device))
         with bars:
             task = bars.add_task("drawing networks", total=passes * examples)
-            for batch, repeats in _portions(held, passes, batch_size) if per_example else _again(held, passes):
+            portions = _portions(held, passes, batch_size) if per_example else _again(held, passes)
+            for batch, weights, repeats in portions:
                 batch = batch.to(like.device)
                 outputs = (network.outputs if per_example else network.whole)(batch, generator, repeats)
-                yield Portion(batch, repeats, outputs, per_example)
+                yield Portion(batch, repeats, outputs, per_example, weights.repeat_interleave(repeats) / passes)
                 bars.advance(task, repeats * batch.count)
 
 
@@ -163,19 +184,19 @@ def every_batch(data: Data, batch_size: int) -> list[Batch]:
     return held
 
 
-def _portions(held: list[Batch], passes: int, size: int) -> Iterator[tuple[Batch, int]]:
+def _portions(held: Weighted, passes: int, size: int) -> Iterator[tuple[Batch, Tensor, int]]:
     """Few examples, each with all its repeats: what does not depend on the draw is computed once for them."""
     step = max(1, size // passes, min(size, MANY // passes))
-    for batch in held:
+    for batch, weights in held:
         pieces = -(-batch.count // step)
         for i in range(pieces):
-            yield batch.part(i, pieces), passes
+            yield batch.part(i, pieces), weights[i::pieces], passes
 
 
-def _again(held: list[Batch], passes: int) -> Iterator[tuple[Batch, int]]:
+def _again(held: Weighted, passes: int) -> Iterator[tuple[Batch, Tensor, int]]:
     for _ in range(passes):
-        for batch in held:
-            yield batch, 1
+        for batch, weights in held:
+            yield batch, weights, 1
 
 
 def zero_one(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> Tensor:

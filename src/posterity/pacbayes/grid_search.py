@@ -10,8 +10,9 @@ from torch import nn
 
 from posterity.algebra import JointEigen, Kronecker, Matrix, ScaledIdentity
 from posterity.bars import bar
-from posterity.curvature import Curvature, Data
-from posterity.curvature.provenance import Provenance
+from posterity.curvature import Curvature
+from posterity.data import Data
+from posterity.data.provenance import Provenance
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, update

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -12,17 +12,17 @@ from torch import Tensor, nn
 
 from posterity.blocks import Block, evaluating, write_blocks
 from posterity.curvature import Likelihood
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.bounds import Spending, clopper_pearson, excess_bound, klinv
-from posterity.pacbayes.certificate import PREDICTORS
-from posterity.pacbayes.gibbs import Portion, drawn_outputs, replicates, zero_one
+from posterity.pacbayes.bounds import Spending, count_bound, excess_bound, klinv
+from posterity.pacbayes.certificate import AT_MEAN, OF_POSTERIOR, OF_PRIOR
+from posterity.pacbayes.examples import Reading
+from posterity.pacbayes.gibbs import Portion, Weighted, counted, drawn_outputs, replicates, zero_one
 
 Method = Literal["draws", "excess", "prior", "mean"]
 FAMILY: tuple[Method, ...] = ("draws", "excess", "prior", "mean")
 """Networks drawn from the posterior (two rules), networks drawn from the prior, the network at the prior's mean."""
 
-OF_POSTERIOR, OF_PRIOR, AT_MEAN, KEPT, _ = PREDICTORS
 FEW = 2_000
 """Examples up to which a hundred draws each are cheap, and whole networks drawn one by one."""
 
@@ -37,7 +37,7 @@ class Case:
     prior: Gaussian
     kl: float
     n: int
-    """Distinct examples."""
+    """Independent units: groups, or distinct examples."""
     spending: Spending
     likelihood: Likelihood
     passes: int | None
@@ -54,37 +54,35 @@ class Found:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-def bounded(method: Method, case: Case, readings: list[list[Batch]]) -> Found:
+def bounded(method: Method, case: Case, readings: list[Reading]) -> Found:
     """The bound by one method: where some examples are copies, the larger of both readings."""
     match method:
         case "draws" if case.kl > 0:
-            found = [_by_draws(case, held) for held in readings]
+            found = [_by_draws(case, reading) for reading in readings]
         case "draws" | "prior":
-            found = [_drawn_once(case, held) for held in readings]
+            found = [_drawn_once(case, reading) for reading in readings]
         case "excess":
-            found = [_by_excess(case, held) for held in readings]
+            found = [_by_excess(case, reading) for reading in readings]
         case "mean":
-            found = [_at_mean(case, held) for held in readings]
+            found = [_at_mean(case, reading) for reading in readings]
         case _:
             raise ValueError(f"a method is one of {FAMILY}, not {method!r}")
     return max(found, key=lambda one: one.bound)
 
 
-def binomial(errors: float, examples: int, n: int, delta: float) -> tuple[int, float]:
-    """Errors as a whole number of n distinct examples, rounded up, and the bound by Clopper and Pearson."""
-    counted = errors if examples == n else errors / examples * n
-    whole = min(n, math.ceil(counted - 1e-9))
-    return whole, clopper_pearson(whole, n, delta)
+def counted_errors(error: float, n: int, grouped: bool) -> float:
+    """A mean error as the sum over n units: whole errors, rounded up, where a unit is one example."""
+    return error * n if grouped else min(n, math.ceil(error * n - 1e-9))
 
 
-def _by_draws(case: Case, held: list[Batch]) -> Found:
+def _by_draws(case: Case, reading: Reading) -> Found:
     """klinv of the draws' error, taken from above, at (KL + ln(2K√n/δ))/n."""
     found = replicates(
         case.model,
         case.posterior,
-        held,
+        reading.pieces(),
         case.likelihood,
-        passes=_passes(case, held),
+        passes=_passes(case, reading),
         batch_size=case.batch_size,
         generator=case.generator,
         progress=case.progress,
@@ -105,42 +103,41 @@ def _by_draws(case: Case, held: list[Batch]) -> Found:
     )
 
 
-def _passes(case: Case, held: list[Batch]) -> int:
+def _passes(case: Case, reading: Reading) -> int:
     if case.passes is not None:
         return case.passes
-    return 100 if sum(batch.count for batch in held) <= FEW else 10
+    return 100 if len(reading.weights) <= FEW else 10
 
 
-def _drawn_once(case: Case, held: list[Batch]) -> Found:
+def _drawn_once(case: Case, reading: Reading) -> Found:
     """One draw from the prior for each example: errors are throws of one coin, and there is nothing to pay for but that."""
-    wrong = drawn_errors(case, held)
-    if wrong is None:
-        found = _by_draws(replace(case, posterior=case.prior, kl=0.0), held)
-        return Found(found.bound, found.fields | {"predictor": OF_POSTERIOR if case.kl == 0 else OF_PRIOR})
-    errors, bound = binomial(wrong, sum(batch.count for batch in held), case.n, case.spending.each)
-    return _plain(bound, errors, case.n, OF_POSTERIOR if case.kl == 0 else OF_PRIOR)
+    error = drawn_error(case, reading)
+    predictor = OF_POSTERIOR if case.kl == 0 else OF_PRIOR
+    if error is None:
+        found = _by_draws(replace(case, posterior=case.prior, kl=0.0), reading)
+        return Found(found.bound, found.fields | {"predictor": predictor})
+    return plain(error, case, reading.grouped, predictor)
 
 
-def drawn_errors(case: Case, held: list[Batch]) -> float | None:
-    """How many examples are wrong, each met by a network drawn from the prior for it alone.
+def drawn_error(case: Case, reading: Reading) -> float | None:
+    """The error of examples that are each met by a network drawn from the prior for them alone.
 
     A network that can only be drawn as a whole is drawn for batches of one example; None, where those are too many.
     """
-    wrong = 0.0
-    for portion in _draws(case, held):
+    error = 0.0
+    for portion in _draws(case, reading.pieces()):
         if not portion.per_example:
             break
-        wrong += float(zero_one(case.likelihood, portion.outputs, portion.targets).sum())
+        error += portion.mean(zero_one(case.likelihood, portion.outputs, portion.targets))
     else:
-        return wrong
-    if case.n > FEW:
+        return error
+    if len(reading.weights) > FEW:
         return None
-    singles = [batch.rows(torch.tensor([i])) for batch in held for i in range(batch.count)]
-    found = (zero_one(case.likelihood, portion.outputs, portion.targets) for portion in _draws(case, singles))
-    return float(torch.cat(list(found)).sum())
+    singles = [(b.rows(torch.tensor([i])), w[i : i + 1]) for b, w in reading.pieces() for i in range(b.count)]
+    return sum(p.mean(zero_one(case.likelihood, p.outputs, p.targets)) for p in _draws(case, singles))
 
 
-def _draws(case: Case, held: list[Batch]) -> Iterator[Portion]:
+def _draws(case: Case, held: Weighted) -> Iterator[Portion]:
     return drawn_outputs(
         case.model,
         case.prior,
@@ -153,7 +150,7 @@ def _draws(case: Case, held: list[Batch]) -> Iterator[Portion]:
 
 
 @torch.no_grad()
-def mean_errors(case: Case, held: list[Batch]) -> Tensor:
+def mean_errors(case: Case, held: Sequence[Batch]) -> Tensor:
     """Which examples the network at the prior's mean classifies wrongly."""
     like = next(case.model.parameters())
     weights = write_blocks(case.blocks, {name: case.prior.mean[name].to(like) for name in case.blocks})
@@ -162,28 +159,29 @@ def mean_errors(case: Case, held: list[Batch]) -> Tensor:
         return torch.cat([zero_one(case.likelihood, b.outputs(case.model, weights), b.targets).cpu() for b in moved])
 
 
-def _at_mean(case: Case, held: list[Batch]) -> Found:
-    wrong = mean_errors(case, held)
-    errors, bound = binomial(float(wrong.sum()), len(wrong), case.n, case.spending.each)
-    return _plain(bound, errors, case.n, AT_MEAN)
+def _at_mean(case: Case, reading: Reading) -> Found:
+    return plain(reading.mean(mean_errors(case, reading.batches)), case, reading.grouped, AT_MEAN)
 
 
-def _plain(bound: float, errors: int, n: int, predictor: str) -> Found:
-    error = errors / n
+def plain(error: float, case: Case, grouped: bool, predictor: str) -> Found:
+    """The bound of a predictor that has met each example once."""
+    errors = counted_errors(error, case.n, grouped)
+    error = errors / case.n
+    bound = count_bound(error, case.n, case.spending.each, grouped=grouped)
     return Found(bound, {"rule": "binomial", "predictor": predictor, "errors": errors, "gibbs": error, "upper": error})
 
 
-def _by_excess(case: Case, held: list[Batch]) -> Found:
+def _by_excess(case: Case, reading: Reading) -> Found:
     """The error of the network at the prior's mean, and how much more draws from the posterior err (split-kl)."""
-    passes = _passes(case, held)
-    wrong = mean_errors(case, held)
-    errors, _ = binomial(float(wrong.sum()), len(wrong), case.n, case.spending.each)
-    no_less = more = total = drawn = 0.0
+    passes = _passes(case, reading)
+    wrong = reading.mean(mean_errors(case, reading.batches))
+    errors = counted_errors(wrong, case.n, reading.grouped)
+    no_less = more = drawn = 0.0
     per_example = True
     for portion in drawn_outputs(
         case.model,
         case.posterior,
-        held,
+        reading.pieces(),
         passes=passes,
         batch_size=case.batch_size,
         generator=case.generator,
@@ -192,15 +190,16 @@ def _by_excess(case: Case, held: list[Batch]) -> Found:
         per_example = portion.per_example
         mean = mean_errors(case, [portion.batch]).repeat_interleave(portion.repeats)
         excess = zero_one(case.likelihood, portion.outputs, portion.targets).cpu() - mean
-        no_less += float((excess >= 0).sum())
-        more += float((excess > 0).sum())
-        drawn += float(excess.sum())
-        total += len(excess)
-    count = int(total) if per_example else int(total) // max(batch.count for batch in held)
-    shares = (no_less / total, more / total)
+        no_less += portion.mean((excess >= 0).double())
+        more += portion.mean((excess > 0).double())
+        drawn += portion.mean(excess)
+    count = counted(reading.pieces(), passes, per_example)
+    shares = (min(1.0, no_less), min(1.0, more))
     spent = case.spending
-    bound = excess_bound(errors, shares, case.n, count, case.kl, spent.bound, spent.draws)
-    gibbs = min(1.0, max(0.0, float(wrong.mean()) + drawn / total))
+    bound = excess_bound(
+        errors / case.n, shares, case.n, count, case.kl, spent.bound, spent.draws, grouped=reading.grouped
+    )
+    gibbs = min(1.0, max(0.0, wrong + drawn))
     return Found(
         bound,
         {

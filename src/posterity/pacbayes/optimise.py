@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from posterity.algebra import Basis, DiagonalMatrix, JointEigen, Matrix
 from posterity.bars import bar
 from posterity.blocks import Block, evaluating, find_blocks, named
-from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.provenance import Provenance
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
+from posterity.data.provenance import Provenance
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import FrameSpread, Spread

@@ -26,15 +26,18 @@ from torch import Tensor, nn
 from posterity.bars import bar
 from posterity.blocks import evaluating
 from posterity.curvature import Categorical
-from posterity.curvature.batches import Batch
-from posterity.curvature.provenance import Provenance
+from posterity.data.batches import Batch
+from posterity.data.provenance import Provenance
 from posterity.errors import BadData, NoData, UnsupportedLayer
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending, klinv
+from posterity.pacbayes.certificate import IN_PLAIN_WORDS, OF_POSTERIOR
 from posterity.pacbayes.certify import divergence
+from posterity.pacbayes.examples import Examples
 from posterity.pacbayes.gibbs import drawn_network, zero_one
 from posterity.pacbayes.optimise import Descent, Free, moved
-from posterity.pacbayes.refusals import Examples, checked
+from posterity.pacbayes.refusals import checked
+from posterity.pacbayes.register import issued
 from posterity.version import __version__
 
 GAMMA = 0.5
@@ -70,11 +73,19 @@ class RecursiveCertificate:
     data: str = ""
     checks: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    assumes: tuple[str, ...] = ()
+    issued: int = 1
+    """The how-manieth different certificate by any of these examples this was, in its process."""
 
     def __str__(self) -> str:
-        lines = [f"risk, at {100 * self.confidence:g} %   ≤ {self.bound:.4f}   error of a network drawn anew"]
+        lines = [f"error ≤ {self.bound:.4f}, at {100 * self.confidence:g} %   of {IN_PLAIN_WORDS[OF_POSTERIOR]}"]
+        lines += [f"assumes   {text}" for text in self.assumes]
         for t, step in enumerate(self.steps, 1):
             lines.append(f"step {t}   n {step.n:,}   KL {step.kl:,.1f} nats   risk ≤ {step.bound:.4f}")
+        if self.issued > 1:
+            lines.append(
+                f"{self.issued:,} different certificates by these data so far: the least needs grid={self.issued}"
+            )
         return "\n".join([*lines, *(f"checked   {check}" for check in self.checks)])
 
 
@@ -90,6 +101,7 @@ def recursive_certificate(
     data: tuple[Tensor, Tensor],
     confidence: float = 0.95,
     *,
+    groups: Tensor | None = None,
     chunks: int = 4,
     epochs: int = 10,
     updates: int = 100,
@@ -112,6 +124,7 @@ def recursive_certificate(
         prior: a Gaussian that has not seen the data.
         data: inputs and labels.
         confidence: with which the bound holds.
+        groups: what belongs together, as for `pt.certify`: a group is in one chunk, and n counts groups.
         chunks: how many.
         epochs: over the data of each step.
         updates: that every step makes at least, by more epochs: one of a few batches is no measure of effort.
@@ -131,27 +144,37 @@ def recursive_certificate(
     """
     if chunks < 1:
         raise ValueError(f"chunks is at least 1, not {chunks}")
-    x, y = data
-    n = len(y)
+    examples = Examples.of(data, groups=groups)
+    n = examples.n
     edges = [0, *(n >> (chunks - t) for t in range(1, chunks + 1))]
     if edges[1] < 1:
-        raise NoData(f"{n} examples cannot be cut into {chunks} chunks that double in size.")
-    examples = Examples.of(data)
-    if examples.n < examples.count:
+        raise NoData(
+            f"{n} {'groups' if examples.grouped else 'examples'} cannot be cut into {chunks} chunks that double in size."
+        )
+    if n < examples.count and not examples.grouped:
         raise BadData(
-            f"{examples.count - examples.n:,} of {examples.count:,} examples are copies of others: chunks would share "
-            "them. Give each once."
+            f"{examples.count - n:,} of {examples.count:,} examples are copies of others: chunks would share "
+            "them. Give each once, or groups= of what belongs together."
         )
     found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     generator = found.generator
-    order = torch.randperm(n, generator=generator, device=generator.device).to(x.device)
-    x, y = x[order], y[order]
+    # Units in a random order, each with its examples in a row: chunks are cut between units.
+    place = torch.randperm(n, generator=generator, device=generator.device).cpu()[examples.units]
+    order = place.argsort(stable=True)
+    place = place[order]
+    whole = Batch.joined(examples.batches).rows(order)
+    x, y = whole.positional[0], whole.targets
+    cuts = torch.searchsorted(place, torch.tensor(edges)).tolist()
+    weights = 1 / place.bincount().double()[place]
     before, bound = prior, 1.0
     # Of draws from the posterior before: each of its errors serves two steps, whose bounds hold together by a union.
     errors = torch.empty(0)
     steps: list[Step] = []
-    for t, (start, stop) in enumerate(pairwise(edges)):
+    for t, (start, stop) in enumerate(pairwise(cuts)):
         known, later = (x[:stop], y[:stop]), (x[start:], y[start:])
+        units = n - edges[t]
+        # Each unit weighs the same, and so do the draws for one example.
+        weight = weights[start:].repeat_interleave(passes) / (passes * units)
         descent = Descent(
             Categorical(),
             confidence,
@@ -161,9 +184,9 @@ def recursive_certificate(
             batch_size,
             generator,
             progress,
-            certifying=n - start,
+            certifying=units,
             price=GAMMA ** (chunks - 1 - t),
-            planned=PLANNED * (n - start),
+            planned=PLANNED * units,
             optimiser=partial(torch.optim.SGD, momentum=0.9),
         )
         free = {name: Free(before, before, name, next(model.parameters())) for name in found.blocks}
@@ -173,20 +196,23 @@ def recursive_certificate(
         now = _errors(model, after, later, passes, batch_size, generator, progress)
         levels = (-GAMMA, 0.0, 1 - GAMMA, 1.0) if t else (0.0, 1.0)
         losses = now - GAMMA * errors[-len(now) :] if t else now
-        shares = tuple(float((losses >= level - 1e-9).double().mean()) for level in levels[1:])
-        bound = _bound(levels, shares, kl, n - start, len(now), found.spending, chunks, bound)
-        steps.append(Step(n - start, len(now), kl, levels, shares, bound))
+        shares = tuple(min(1.0, float(weight @ (losses >= level - 1e-9).double().cpu())) for level in levels[1:])
+        replicates = math.floor(1 / float(weight.max()) + 1e-6)
+        bound = _bound(levels, shares, kl, units, replicates, found.spending, chunks, bound)
+        steps.append(Step(units, replicates, kl, levels, shares, bound))
         before, errors = after, now
     record = RecursiveCertificate(
         bound,
         confidence,
-        float(errors.double().mean()),
+        float(weight @ errors.double().cpu()),
         tuple(steps),
         prior.fingerprint(),
         before.fingerprint(),
         examples.fingerprint,
         found.notes,
         {"posterity": __version__, "torch": str(torch.__version__)},
+        examples.assumes,
+        issued(examples.hashes, (prior.fingerprint(), before.fingerprint(), bound, confidence)),
     )
     seen = prior.provenance.joined(Provenance.of(data))
     return Recursive(replace(before, card=prior.card).with_provenance(seen), record)

@@ -1,9 +1,9 @@
-"""The examples that certify, and when a certificate would not hold: each reason is looked for before anything is computed."""
+"""When a certificate would not hold: each reason is looked for before anything is computed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,18 +11,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.data import DataLoader, RandomSampler, WeightedRandomSampler
 
 from posterity.blocks import Block, evaluating, find_blocks, named, write_blocks
-from posterity.curvature.batches import Batch, Data, Workers, batches, check_data, is_sharded
-from posterity.curvature.hashes import Hashes, batch_hashes, by_chance, copies, data_fingerprint, fingerprint, seen
-from posterity.curvature.older_hashes import OlderHashes, older_batch_hashes
-from posterity.curvature.provenance import Provenance, state
+from posterity.data.batches import Batch
+from posterity.data.hashes import by_chance, fingerprint, seen
+from posterity.data.provenance import state
 from posterity.errors import (
-    BadData,
     BlockMismatch,
     MixedExamples,
-    NoData,
     Overlap,
     UndeclaredChoice,
     Unfrozen,
@@ -31,6 +27,7 @@ from posterity.errors import (
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import frozen_fingerprint
 from posterity.pacbayes.bounds import Spending
+from posterity.pacbayes.examples import Examples
 
 WRITTEN_OUT = 16
 """How many numbers a tensor may have that is written out in the network's code (the mean colour of images, say)."""
@@ -38,77 +35,6 @@ LOOKED_AT = 32
 """How many examples show whether a network treats each on its own."""
 TOLERANCE = 1e-3
 """How much outputs may differ, relative to the largest, for examples that come in other batches: rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """All of the data, in every process: an empirical risk is that of all examples, not of a worker's share."""
-
-    batches: list[Batch]
-    hashes: Hashes
-    """In the order of the batches."""
-    groups: Tensor = field(repr=False)
-    """A number for each example, the same for copies of one."""
-
-    @classmethod
-    def of(cls, data: Data, batch_size: int = 256) -> Examples:
-        """Read the data, and refuse what would not be a sample of distinct examples that can be told apart."""
-        check_data(data)
-        sampler = data.sampler if isinstance(data, DataLoader) else None
-        if isinstance(sampler, WeightedRandomSampler) or (isinstance(sampler, RandomSampler) and sampler.replacement):
-            raise BadData(
-                f"the DataLoader draws its examples with replacement ({type(sampler).__name__}): some would count more than "
-                "once. Give its dataset."
-            )
-        if is_sharded(data) and Workers.here().size > 1:
-            raise BadData(
-                "each process sees a part of the data only: give the data itself, not a loader that deals it out."
-            )
-        held = list(batches(data, batch_size, Workers()))
-        if not held:
-            raise NoData("there is no data to estimate a risk from.")
-        hashes = torch.cat([batch_hashes(batch) for batch in held])
-        provenance = Provenance.read(data, hashes)
-        if not provenance.is_known:
-            raise BadData(
-                f"{provenance.gaps[0]}: what certifies must be the same each time it is read. Give tensors, or a dataset without "
-                "random transforms."
-            )
-        return cls(held, hashes, copies(hashes))
-
-    @property
-    def count(self) -> int:
-        return len(self.hashes)
-
-    @property
-    def n(self) -> int:
-        """How many are distinct."""
-        return int(self.groups.max()) + 1
-
-    @property
-    def fingerprint(self) -> str:
-        return data_fingerprint(self.hashes)
-
-    def older(self) -> OlderHashes:
-        """Hashes as older files have them."""
-        return torch.cat([older_batch_hashes(batch) for batch in self.batches])
-
-    def readings(self) -> list[list[Batch]]:
-        """All examples, and where some are copies, each once as well: a bound is computed for both, and the larger holds."""
-        if self.n == self.count:
-            return [self.batches]
-        first = torch.zeros(self.count, dtype=torch.bool)
-        # The last write wins: backwards, so that the first copy of each stays.
-        place = torch.empty(self.n, dtype=torch.int64)
-        place[self.groups.flip(0)] = torch.arange(self.count - 1, -1, -1)
-        first[place] = True
-        kept, start = [], 0
-        for batch in self.batches:
-            rows = first[start : start + batch.count].nonzero().squeeze(1)
-            start += batch.count
-            if len(rows):
-                kept.append(batch.rows(rows))
-        return [self.batches, kept]
 
 
 class OwnTensors(TorchDispatchMode):
@@ -195,10 +121,12 @@ def checked(
     grid: int = 1,
     vouched: str | None = None,
     generator: torch.Generator | None = None,
+    apart: str | None = None,
 ) -> Checked:
     """Raises what is found. `grid` are priors that the user has chosen among; `vouched` answers for unknown pasts.
 
-    Without a generator the seed of the draws follows from the prior, the posterior and the examples.
+    Without a generator the seed of the draws follows from the prior, the posterior and the examples. `apart` says how it is known
+    that the examples are other rows than the prior's, where that is not to be told from their values.
     """
     if posterior.blocks != prior.blocks:
         odd = sorted(set(posterior.blocks) ^ set(prior.blocks))
@@ -206,10 +134,11 @@ def checked(
     if grid < 1:
         raise ValueError(f"grid is at least 1, not {grid}")
     blocks = find_blocks(model, named(posterior.mean))
-    notes = [*unseen(prior, examples, vouched), _nothing_else(model, blocks, prior, vouched)]
+    notes = [*unseen(prior, examples, vouched, apart=apart), _nothing_else(model, blocks, prior, vouched)]
     _each_on_its_own(model, blocks, posterior, examples.batches[0])
-    if examples.n < examples.count:
+    if examples.n < examples.count and not examples.grouped:
         notes.append(f"{examples.count:,} examples, of which {examples.n:,} are distinct: n counts those")
+    notes += examples.notes
     if generator is None:
         generator = _own_generator(model, posterior, prior, examples)
         notes.append("the seed of all draws follows from prior, posterior and examples: none was chosen")
@@ -226,7 +155,9 @@ def _own_generator(model: nn.Module, posterior: Gaussian, prior: Gaussian, examp
     return torch.Generator(device).manual_seed(int(fingerprint(names, 15), 16))
 
 
-def unseen(prior: Gaussian, examples: Examples, vouched: str | None, who: str = "the prior") -> list[str]:
+def unseen(
+    prior: Gaussian, examples: Examples, vouched: str | None, who: str = "the prior", apart: str | None = None
+) -> list[str]:
     """What can be said of a Gaussian's past; raises where it has seen the examples, or may have."""
     past = prior.provenance
     if past.gaps and vouched is None:
@@ -238,12 +169,23 @@ def unseen(prior: Gaussian, examples: Examples, vouched: str | None, who: str = 
     if len(past.older):
         found |= torch.isin(examples.older(), past.older)
     shared = int(found.sum())
-    if shared > by_chance(examples.hashes):
+    apart = apart or (vouched and f"vouched for: {vouched}")
+    if shared > by_chance(examples.hashes) and not (examples.few_values and apart):
+        if examples.few_values:
+            raise Overlap(
+                f"{shared:,} of the {examples.count:,} rows have the values of rows that {who} was learned from. In a table of "
+                "so few values that is no evidence, either way: split it with `split_prior`, which knows its rows, or answer for "
+                'it with vouched="other rows of the same table".'
+            )
         raise Overlap(
             f"{shared:,} of the {examples.count:,} examples are among those that {who} was learned from: certify with "
             "others, or split the data first (`split_prior`)."
         )
-    if past.count:
+    if examples.few_values and past.count:
+        notes = [
+            f"rows are known to be others than the prior's {past.count:,}, not by their values: {apart or 'none is equal'}"
+        ]
+    elif past.count:
         notes = [
             f"none of the {examples.count:,} examples is among the prior's {past.count:,} (in any shape or precision; copies "
             "under another transform cannot be told)"

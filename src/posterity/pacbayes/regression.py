@@ -13,14 +13,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.curvature import Data, GaussianNoise
-from posterity.curvature.batches import Batch
+from posterity.curvature import GaussianNoise
+from posterity.data import Data
 from posterity.errors import BadTargets, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending, klinv
 from posterity.pacbayes.certify import divergence, rebuilt
-from posterity.pacbayes.gibbs import drawn_outputs
-from posterity.pacbayes.refusals import Examples, checked
+from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.gibbs import Weighted, counted, drawn_outputs
+from posterity.pacbayes.refusals import checked
 
 
 def sub_gamma(risk: float, kl: float, n: int, delta: float, variance: float, scale: float, lam: float = 1.0) -> float:
@@ -98,11 +99,13 @@ class ClippedCertificate:
     """Mean clipped loss of single draws."""
     data: str
     checks: tuple[str, ...]
+    assumes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return (
             f"E min(‖y − f‖², {self.clip:g}) ≤ {self.bound:.4g} at {100 * self.confidence:g} %   "
-            f"(draws {self.gibbs:.4g}, KL {self.kl:,.1f} nats, n {self.n:,}, {self.replicates:,} replicates)"
+            f"(draws {self.gibbs:.4g}, KL {self.kl:,.1f} nats, n {self.n:,}, {self.replicates:,} replicates)\n"
+            + "\n".join(f"assumes   {text}" for text in self.assumes)
         )
 
 
@@ -115,6 +118,7 @@ def certify_clipped(
     clip: float,
     confidence: float = 0.95,
     *,
+    groups: Tensor | None = None,
     passes: int = 10,
     grid: int = 1,
     vouched: str | None = None,
@@ -122,16 +126,16 @@ def certify_clipped(
 ) -> ClippedCertificate:
     """Certify the squared error, clipped at `clip` (fixed before the data was seen): klinv of the loss divided by it.
 
-    klinv holds for any loss in [0, 1], not only for errors. No assumption on the noise is needed, and none on the tails:
-    what lies beyond the clip counts as the clip.
+    klinv holds for any loss in [0, 1], not only for errors; with `groups`, for the mean loss of a group. No assumption on the
+    noise is needed, and none on the tails: what lies beyond the clip counts as the clip.
     """
     if not (clip > 0 and math.isfinite(clip)):
         raise ValueError(f"the loss is clipped at a positive number, not {clip}")
-    examples = Examples.of(data, 64)
+    examples = Examples.of(data, 64, groups)
     found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     posterior, prior = rebuilt(posterior), rebuilt(prior)
     kl, spending = sum(divergence(posterior, prior).values()), found.spending
-    readings = [_clipped(model, posterior, held, clip, passes, found.generator) for held in examples.readings()]
+    readings = [_clipped(model, posterior, r.pieces(), clip, passes, found.generator) for r in examples.readings()]
     bounds = []
     for mean, replicates in readings:
         upper = klinv(min(1.0, mean), math.log(1 / spending.draws) / replicates)
@@ -148,13 +152,14 @@ def certify_clipped(
         clip * mean,
         examples.fingerprint,
         (*found.notes, f"δ: {spending}"),
+        examples.assumes,
     )
 
 
 def _clipped(
     model: nn.Module,
     posterior: Gaussian,
-    held: list[Batch],
+    held: Weighted,
     clip: float,
     passes: int,
     generator: torch.Generator | None,
@@ -171,6 +176,5 @@ def _clipped(
         loss = (outputs - targets).double().reshape(len(targets), -1).square().sum(1)
         if not bool(torch.isfinite(outputs).all()):
             raise NotFinite("the network's outputs are NaN or infinite for some examples: they have no error.")
-        total += float((loss.clamp_max(clip) / clip).sum())
-    count = passes * sum(batch.count for batch in held)
-    return total / count, count if per_example else count // max(batch.count for batch in held)
+        total += portion.mean(loss.clamp_max(clip) / clip)
+    return total, counted(held, passes, per_example)

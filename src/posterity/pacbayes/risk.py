@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.curvature import Curvature
-from posterity.curvature.provenance import Provenance
+from posterity.data.provenance import Provenance
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, relative_spectrum
 from posterity.laplace.update import block_means, depends_on

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from posterity.algebra import Floored, JointEigen, Matrix, as_floored, scaled_identity
 from posterity.blocks import find_blocks, named
-from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.provenance import Provenance
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
+from posterity.data.provenance import Provenance
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.optimise import Descent, Free, moved

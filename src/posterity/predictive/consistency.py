@@ -9,9 +9,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from posterity.blocks import evaluating
-from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import batches
+from posterity.blocks import Replica, evaluating
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
+from posterity.data.batches import batches
 from posterity.errors import BadData
 from posterity.gaussian import Gaussian
 from posterity.predictive.linearised import output_moments
@@ -48,10 +49,10 @@ def consistency(
         >>> pt.consistency(model, fit.posterior, data)
     """
     likelihood = likelihood or Categorical()
-    largest, seen = 0.0, 0
+    largest, seen, network = 0.0, 0, Replica(model)
     with evaluating(model):
         for batch in batches(data, batch_size):
-            mean, covariance = output_moments(model, posterior, batch.to(next(model.parameters()).device))
+            mean, covariance = output_moments(network, posterior, batch.to(next(model.parameters()).device))
             if mean.ndim != 2:
                 raise BadData(f"outputs of shape {tuple(mean.shape)}: one vector of outputs an example is needed.")
             root = likelihood.fisher_root(mean.double())

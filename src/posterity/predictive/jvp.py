@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named, write_blocks
 from posterity.curvature import Bernoulli, GaussianNoise, Likelihood
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration
 from posterity.predictive.prediction import Prediction, binary_entropy, categorical_entropy, from_outputs

@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from posterity.algebra import Matrix
-from posterity.blocks import Block, Call, Recorder, find_blocks, named, watched, write_blocks
-from posterity.blocks.base import positions, rows
+from posterity.blocks import Block, Call, Replica, watched, write_blocks
+from posterity.blocks.base import gradient_rows, positions, rows, tensors
+from posterity.brief import brief
 from posterity.curvature import Categorical, Likelihood
-from posterity.curvature.batches import Batch
-from posterity.errors import BadData, NotExact
+from posterity.data.batches import Batch
+from posterity.errors import BadData, NotExact, TooLarge
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, Link, Moments, normal_draws
-from posterity.kernel.jacobian import rows_are_cheaper, turned_rows
-from posterity.predictive.prediction import Prediction, from_moments
+from posterity.kernel import Calibration, Link
+from posterity.kernel.jacobian import each_output, rows_are_cheaper
+from posterity.predictive.prediction import Moments
+from posterity.predictive.predictor import Predictor
 
 PIECE = 1 << 20
 """Entries of gradients at a time (8 MB in float64): while they are whitened and multiplied they stay in the cache."""
+HELD, FIRST = 1 << 27, 8
+"""Bytes of activations and their gradients that are held at a time, and how many examples show how many those are."""
+ROOM = 1 << 30
+"""Bytes of covariances at a time."""
 
 
-def linearised(
-    model: nn.Module,
-    gaussian: Gaussian,
-    inputs: list[Batch],
-    likelihood: Likelihood,
-    calibration: Calibration,
-    kind: Link,
-    samples: int,
-    generator: torch.Generator | None,
-    keep: bool,
-) -> Prediction:
-    """Outputs N(f, JΣJᵀ) around the mean's own, through the link.
+@dataclass(frozen=True, eq=False)
+class StructuredGaussian(Predictor):
+    """A Gaussian over weights through the network made linear at its mean: outputs N(f, JΣJᵀ).
 
     One forward and one backward pass an output. For a layer with one position an example the covariance of two outputs
     is Σ_i s_i s'_i (Σ_j a_j²/v_ij) in the precision's frame; other layers take gradients in bounded pieces.
     """
-    found = [output_moments(model, gaussian, batch) for batch in inputs]
-    outputs, covariance = torch.cat([m for m, _ in found]), torch.cat([c for _, c in found])
-    mean = outputs.double().reshape(len(outputs), -1)
-    if outputs.ndim > 2 and isinstance(likelihood, Categorical):
-        mean, covariance = _by_position(mean, covariance, outputs.shape[-1])
-    moments = Moments(1.0, mean, covariance, calibration, usual=calibration.usual)
-    prediction = from_moments([moments], likelihood, kind, samples, generator)
-    draws = normal_draws(mean, calibration.tau * covariance, samples, generator) if keep else None
-    return _shaped(prediction, outputs, draws).to(outputs.dtype)
+
+    __repr__ = brief
+
+    gaussian: Gaussian
+    calibration: Calibration
+    likelihood: Likelihood
+    link: Link = "probit"
+    in_unknown: float | None = None
+    """Its weight in scores for unknown inputs, where that is another than in predictions."""
+
+    def moments(self, network: Replica, batch: Batch) -> list[Moments]:
+        outputs, covariance = output_moments(network, self.gaussian, batch)
+        mean, shape = outputs.double().reshape(len(outputs), -1), None
+        if outputs.ndim > 2:
+            shape = tuple(outputs.shape[1:])
+            if isinstance(self.likelihood, Categorical):
+                mean, covariance = _by_position(mean, covariance, outputs.shape[-1])
+        usual = self.calibration.usual
+        return [Moments(1.0, mean, covariance, self.calibration, self.in_unknown, usual, shape)]
 
 
 def _by_position(
@@ -60,49 +67,58 @@ def _by_position(
     return mean.reshape(-1, classes), own.reshape(-1, classes, classes)
 
 
-def _shaped(prediction: Prediction, outputs: Tensor, draws: Tensor | None) -> Prediction:
-    """As the network's outputs are shaped: one number an output, or one for all classes of a position."""
-
-    def like(x: Tensor) -> Tensor:
-        for shape in (outputs.shape, outputs.shape[:-1]):
-            if x.numel() == shape.numel():
-                return x.reshape(shape)
-        return x
-
-    fields = {name: like(getattr(prediction, name)) for name in ("mean", "epistemic", "aleatoric", "logits", "unknown")}
-    kept = None if draws is None else draws.reshape(len(draws), *outputs.shape)
-    return replace(prediction, **fields, draws=kept)  # type: ignore[arg-type]
-
-
 def output_moments(
-    model: nn.Module, gaussian: Gaussian, batch: Batch
+    network: Replica, gaussian: Gaussian, batch: Batch
 ) -> tuple[Tensor, Float[Tensor, "n outputs outputs"]]:
-    """A batch's outputs at the mean of the weights, and their covariance (float64, outputs flattened)."""
-    blocks = find_blocks(model, named(gaussian.mean))
+    """A batch's outputs at the mean of the weights, and their covariance (float64, outputs flattened).
+
+    As many examples at a time as `HELD` bytes of recorded activations and their gradients allow.
+    """
+    model, blocks = network.module, network.blocks(gaussian.mean)
     like = next(model.parameters())
     weights = {name: p.detach() for name, p in model.named_parameters()} | {
         n: b.detach().clone() for n, b in model.named_buffers()
     }
     weights |= write_blocks(blocks, {name: mean.to(like) for name, mean in gaussian.mean.items()})
-    jacobians = {name: _Jacobian(block, gaussian.precision[name]) for name, block in blocks.items()}
     with watched(model, blocks) as watch:
-        recorder = Recorder(batch.count, lambda name, a: None, lambda name, calls: jacobians[name].see(calls))
-        watch(recorder)
-        with torch.enable_grad():
+        with torch.no_grad():
             outputs = batch.each(batch.outputs(model, weights))
-        flat = outputs.reshape(batch.count, -1)
-        if flat.shape[1] > 1000:
+        if outputs[0].numel() > 1000:
             raise BadData(
-                f"each example has {flat.shape[1]} outputs, and the linearised predictive takes a backward pass for each: "
+                f"each example has {outputs[0].numel()} outputs, and the linearised predictive takes a backward pass for each: "
                 "use method='jvp', which draws instead, or 'sampled'."
             )
-        with torch.no_grad():
-            for k in range(flat.shape[1]):
-                direction = torch.zeros_like(flat)
-                direction[:, k] = 1
-                recorder.backward(outputs, direction.view_as(outputs), again=k < flat.shape[1] - 1)
-            covariance = torch.stack([j.covariance(batch.count, flat.shape[1]) for j in jacobians.values()]).sum(0)
-    return outputs.detach(), covariance
+        require_room(batch.count, outputs[0].numel())
+        parts, start, step = [], 0, FIRST
+        while start < batch.count:
+            some = torch.arange(start, min(start + step, batch.count))
+            piece = batch if len(some) == batch.count else batch.rows(some)
+            jacobians = {name: _Jacobian(block, gaussian.precision[name]) for name, block in blocks.items()}
+            with torch.no_grad():
+                for calls in each_output(model, weights, piece, outputs[0].numel(), watch):
+                    for name, own in calls.items():
+                        jacobians[name].passes.append(own)
+                parts.append(
+                    torch.stack([j.covariance(len(some), outputs[0].numel()) for j in jacobians.values()]).sum(0)
+                )
+            held = sum(j.held for j in jacobians.values()) // len(some)
+            start, step = start + len(some), max(1, HELD // max(1, held))
+    return outputs, torch.cat(parts)
+
+
+def require_room(examples: int, outputs: int) -> None:
+    """Refuse covariances that would fill the memory, before any is computed.
+
+    Raises:
+        TooLarge: if those of all outputs at so many examples are larger than `ROOM` bytes.
+    """
+    need = 8 * examples * outputs**2
+    if need > ROOM:
+        raise TooLarge(
+            f"covariances of {outputs:,} outputs at {examples:,} examples are {need / 2**30:.1f} GiB (limit {ROOM / 2**30:g}). "
+            "Predict fewer inputs at a time (batch_size=...), or for many classes fit a head on the network's features "
+            "(posterity.heads), which has no such matrices."
+        )
 
 
 class _Jacobian:
@@ -112,8 +128,13 @@ class _Jacobian:
         self.block, self.precision = block, precision
         self.passes: list[list[Call]] = []
 
-    def see(self, calls: list[Call]) -> None:
-        self.passes.append([Call(c.a, c.s) for c in calls])
+    @property
+    def held(self) -> int:
+        """Bytes of what was recorded."""
+        if not self.passes:
+            return 0
+        inputs = sum(tensors(call)[0].nbytes for call in self.passes[0])
+        return inputs + sum(tensors(call)[1].nbytes for calls in self.passes for call in calls)
 
     def covariance(self, n: int, outputs: int) -> Float[Tensor, "n outputs outputs"]:
         if not self.passes:
@@ -150,7 +171,7 @@ class _Jacobian:
         for start in range(0, n, step):
             piece = [[Call(c.a[start : start + step], c.s[start : start + step]) for c in p] for p in self.passes]  # type: ignore[index]
             white = (self._whitened_rows(piece) if by_rows else self._whitened(piece)).flatten(2)
-            parts.append(white @ white.mT)
+            parts.append((white @ white.mT).double())
         return torch.cat(parts)
 
     def _whitened(self, passes: list[list[Call]]) -> Float[Tensor, "n outputs out inp"]:
@@ -161,6 +182,7 @@ class _Jacobian:
     def _whitened_rows(self, passes: list[list[Call]]) -> Float[Tensor, "n outputs out inp"]:
         """The same from rows turned into the frame: inputs once for all outputs."""
         frame = self.precision.frame()
-        a = turned_rows(rows(self.block, passes[0])[0], frame.right.mT)
-        s = [turned_rows(rows(self.block, p)[1], frame.left.mT) for p in passes]
-        return torch.stack([x.mT @ a for x in s], 1) * frame.values.rsqrt()
+        a = rows(self.block, passes[0])[0]
+        a = a @ frame.right.mT.to(a)
+        s = torch.stack([gradient_rows(self.block, p) for p in passes], 1) @ frame.left.mT.to(a)
+        return (s.mT @ a[:, None]) * frame.values.rsqrt().to(a)

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posterity.brief import brief
 from posterity.errors import BadData
 
 BINS = 15
@@ -110,6 +111,8 @@ def selective_accuracy(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "
 @dataclass(frozen=True)
 class Reliability:
     """Confidence against accuracy by bins of confidence: what a reliability diagram shows."""
+
+    __repr__ = brief
 
     confidence: tuple[float, ...]
     accuracy: tuple[float, ...]

@@ -7,16 +7,16 @@ from typing import Literal
 import torch
 from torch import nn
 
-from posterity.blocks import evaluating
+from posterity.blocks import Replica, evaluating
 from posterity.checks import check_likelihood, check_network
 from posterity.curvature import Categorical, Likelihood
-from posterity.curvature.batches import Inputs, input_batches
+from posterity.data.batches import Inputs, input_batches
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel import Calibration, Link
 from posterity.kernel.latent import LINKS
 from posterity.predictive.jvp import by_derivatives
-from posterity.predictive.linearised import linearised
+from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.prediction import Prediction
 from posterity.predictive.sampled import sampled
 
@@ -75,7 +75,8 @@ def predict(
     check_network(model)
     check_likelihood(likelihood)
     check_frozen(gaussian, model)
-    inputs = input_batches(x, batch_size, next(model.parameters()).device)
+    like = next(model.parameters())
+    inputs = input_batches(x, batch_size, like.device, like.dtype)
     likelihood = likelihood or Categorical()
     with evaluating(model):
         if method == "sampled":
@@ -84,5 +85,6 @@ def predict(
         if method == "jvp":
             return by_derivatives(model, gaussian, inputs, likelihood, width, samples, generator, keep_draws)
         if method == "linearised":
-            return linearised(model, gaussian, inputs, likelihood, width, link, samples, generator, keep_draws)
+            speaks = StructuredGaussian(gaussian, width, likelihood, link)
+            return speaks.predict(Replica(model), inputs, samples=samples, generator=generator, keep_draws=keep_draws)
         raise ValueError(f'method is "linearised", "jvp" or "sampled", not "{method}"')

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,10 +11,32 @@ from torch import Tensor
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.errors import BadData
-from posterity.kernel import Link, Moments, link, normal_draws, spread
+from posterity.kernel import Calibration, Link, link, normal_draws, spread
 
 FAR = 100.0
 """How many times the largest variance at known inputs is beyond all that is known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Normal outputs at new inputs under one part of an average."""
+
+    weight: float
+    mean: Float[Tensor, "m outputs"]
+    covariance: Float[Tensor, "m outputs outputs"]
+    calibration: Calibration
+    in_unknown: float | None = None
+    """Its weight in scores for unknown inputs, where that is another."""
+    usual: float | None = None
+    """The largest variance of outputs at known inputs, where it has been looked at."""
+    shape: tuple[int, ...] | None = None
+    """Of one example's outputs, where each has several rows of them (a row for every token, say)."""
+
+    @property
+    def softened(self) -> tuple[Float[Tensor, "m outputs"], Float[Tensor, "m outputs outputs"]]:
+        """Mean and covariance as wide and as soft as probabilities want them."""
+        tau, t = self.calibration.tau, self.calibration.temperature
+        return self.mean / t, tau * self.covariance / t**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +60,8 @@ class Prediction:
     """A score for inputs unlike the training data, from the covariance as it is, without any temperature: the entropy of classes,
     or the variance of a regression's outputs. The larger, the stranger. Entropy ends at log C; where a fit knows the variances
     of its outputs at known inputs, the log of how far this one's is beyond a hundred times the largest of them is added."""
+    names: tuple[str, ...] = ()
+    """Of the classes, in the order of `probs`, where they are known."""
 
     def to(self, dtype: torch.dtype) -> Prediction:
         """The same in another precision, float32 at least."""
@@ -58,6 +82,20 @@ class Prediction:
         return self.probs.argmax(-1) if isinstance(self.likelihood, Categorical) else (self.probs > 0.5).long()
 
     @property
+    def classes(self) -> list[str]:
+        """The name of the most probable class of each input."""
+        if not self.names or not isinstance(self.likelihood, Categorical):
+            raise BadData("the classes have no names here: `.labels` has their numbers; pt.learn(..., classes=names).")
+        return [self.names[label] for label in self.labels.flatten().tolist()]
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.mean.shape))
+        unknown = "" if self.unknown is None else f", unknown {_range(self.unknown)}"
+        names = f", classes {', '.join(self.names[:8])}{' …' if len(self.names) > 8 else ''}" if self.names else ""
+        what = "targets" if isinstance(self.likelihood, GaussianNoise) else "probabilities"
+        return f"Prediction({shape} {what}, epistemic {_range(self.epistemic)}{unknown}{names}, {self.likelihood})"
+
+    @property
     def variance(self) -> Tensor:
         """Of the targets: what the weights leave open plus the noise."""
         return self.epistemic + self.aleatoric
@@ -73,6 +111,10 @@ class Prediction:
         return self.epistemic
 
 
+def _range(x: Tensor) -> str:
+    return f"{float(x.min()):.3g} to {float(x.max()):.3g}" if x.numel() else "of no input"
+
+
 def from_outputs(
     draws: Float[Tensor, "draws n ..."], likelihood: Likelihood, logits: Tensor, keep: bool, mean: Tensor | None = None
 ) -> Prediction:
@@ -80,8 +122,8 @@ def from_outputs(
     kept = draws if keep else None
     match likelihood:
         case GaussianNoise():
-            noise = torch.full_like(logits, 1 / likelihood.value)
-            return Prediction(draws.mean(0), draws.var(0, correction=0), noise, likelihood, logits, kept)
+            mean, own, noise = likelihood.predicted(draws.mean(0), draws.var(0, correction=0))
+            return Prediction(mean, own, noise, likelihood, logits, kept)
         case Categorical():
             p = draws.softmax(-1)
             average = p.mean(0) if mean is None else mean
@@ -109,10 +151,32 @@ def from_moments(
     The share of uncertainty that more data would settle is measured over `samples` draws of the outputs.
     """
     if isinstance(likelihood, GaussianNoise):
-        return _regression(moments, likelihood)
-    entropy = binary_entropy if isinstance(likelihood, Bernoulli) else categorical_entropy
-    probs, unknown, logits = (torch.zeros_like(moments[0].mean) for _ in range(3))
-    within, beyond = (torch.zeros_like(entropy(probs)) for _ in range(2))
+        return regression(moments, likelihood)
+    entropy = _entropy(likelihood)
+    probs, unknown = scores(moments, likelihood, kind, samples, generator)
+    within, logits = torch.zeros_like(entropy(probs)), torch.zeros_like(probs)
+    for m in moments:
+        if m.weight:
+            draws = normal_draws(*m.softened, samples, generator)
+            single = draws.sigmoid() if isinstance(likelihood, Bernoulli) else draws.softmax(-1)
+            within = within + m.weight * entropy(single).mean(0)
+            logits = logits + m.weight * m.mean
+    total = entropy(probs)
+    # A closed form beside sampled draws can leave a hair below zero.
+    epistemic, aleatoric = (total - within).clamp_min(0), torch.minimum(within, total)
+    return Prediction(probs, epistemic, aleatoric, likelihood, logits, unknown=unknown)
+
+
+def scores(
+    moments: Sequence[Moments],
+    likelihood: Likelihood,
+    kind: Link,
+    samples: int = 100,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Probabilities, and the score for unknown inputs: without draws but for link="sampled"."""
+    probs, unknown = (torch.zeros_like(moments[0].mean) for _ in range(2))
+    beyond = torch.zeros_like(_entropy(likelihood)(probs))
     shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
     for m, strange in zip(moments, shares, strict=True):
         if strange > 0:
@@ -120,19 +184,10 @@ def from_moments(
             closed = "probit" if kind == "sampled" else kind
             unknown = unknown + strange / sum(shares) * link(m.mean, m.covariance, likelihood, closed)
             beyond = beyond + strange / sum(shares) * _beyond(m, likelihood)
-        if m.weight == 0:
-            continue
-        tau, t = m.calibration.tau, m.calibration.temperature
-        mean, covariance = m.mean / t, tau * m.covariance / t**2
-        probs = probs + m.weight * link(mean, covariance, likelihood, kind, samples=samples, generator=generator)
-        draws = normal_draws(mean, covariance, samples, generator)
-        single = draws.sigmoid() if isinstance(likelihood, Bernoulli) else draws.softmax(-1)
-        within = within + m.weight * entropy(single).mean(0)
-        logits = logits + m.weight * m.mean
-    total = entropy(probs)
-    # A closed form beside sampled draws can leave a hair below zero.
-    epistemic, aleatoric = (total - within).clamp_min(0), torch.minimum(within, total)
-    return Prediction(probs, epistemic, aleatoric, likelihood, logits, unknown=entropy(unknown) + beyond)
+        if m.weight:
+            spoken = link(*m.softened, likelihood, kind, samples=samples, generator=generator)
+            probs = probs + m.weight * spoken
+    return probs, _entropy(likelihood)(unknown) + beyond
 
 
 def _beyond(m: Moments, likelihood: Likelihood) -> Tensor:
@@ -146,27 +201,25 @@ def _beyond(m: Moments, likelihood: Likelihood) -> Tensor:
     return torch.zeros_like(wide) if not m.usual else (wide / (FAR * m.usual)).clamp_min(1).log()
 
 
-def _regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Prediction:
-    mean = torch.stack([m.weight * m.mean for m in moments]).sum(0)
+def regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Prediction:
+    """Means and variances of the targets, over all parts of the average; what their means disagree by is open too."""
+    variances = [m.covariance.diagonal(dim1=-2, dim2=-1) for m in moments]
+    parts = [likelihood.predicted(m.mean, m.calibration.tau * v) for m, v in zip(moments, variances, strict=True)]
+    weights = [m.weight for m in moments]
+    mean = torch.stack([w * part[0] for w, part in zip(weights, parts, strict=True)]).sum(0)
     spread = torch.stack(
-        [
-            m.weight * (m.calibration.tau * m.covariance.diagonal(dim1=-2, dim2=-1) + (m.mean - mean).square())
-            for m in moments
-        ]
+        [w * (own + (centre - mean).square()) for w, (centre, own, _) in zip(weights, parts, strict=True)]
     ).sum(0)
+    noise = torch.stack([w * part[2] for w, part in zip(weights, parts, strict=True)]).sum(0) / sum(weights)
     shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
-    untempered = torch.stack(
-        [share * m.covariance.diagonal(dim1=-2, dim2=-1) for share, m in zip(shares, moments, strict=True)]
-    ).sum(0)
-    noise = torch.full_like(mean, 1 / likelihood.value)
-    return Prediction(
-        mean,
-        spread.clamp_min(0),
-        noise,
-        likelihood,
-        mean,
-        unknown=untempered.clamp_min(0).sum(-1),
-    )
+    plain = [likelihood.predicted(m.mean, v)[1] for m, v in zip(moments, variances, strict=True)]
+    untempered = torch.stack([share * v for share, v in zip(shares, plain, strict=True)]).sum(0)
+    score = untempered.clamp_min(0).sum(-1)
+    return Prediction(mean, spread.clamp_min(0), noise, likelihood, mean, unknown=score)
+
+
+def _entropy(likelihood: Likelihood) -> Callable[[Tensor], Tensor]:
+    return binary_entropy if isinstance(likelihood, Bernoulli) else categorical_entropy
 
 
 def categorical_entropy(p: Tensor) -> Tensor:

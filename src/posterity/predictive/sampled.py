@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named, run_with, write_blocks
 from posterity.curvature import Likelihood
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.predictive.prediction import Prediction, from_outputs
 

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from posterity.algebra import Floored, JointEigen, Matrix, Turned, eigenframe, is_large
-from posterity.blocks import find_blocks, named, run_with, write_blocks
-from posterity.curvature import EKFAC, KFOC, Curvature, Data, Estimator, InFrame, Likelihood, batches, estimate
-from posterity.curvature.provenance import Provenance, past_of, sign, together
+from posterity.blocks import Replicas, find_blocks, named, run_with, write_blocks
+from posterity.curvature import EKFAC, KFOC, Curvature, Estimator, InFrame, Likelihood, estimate
+from posterity.data import Data, batches
+from posterity.data.provenance import Provenance, past_of, sign, together
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
@@ -300,7 +301,9 @@ class BPNN(ColumnLearner[Learned]):
         earlier = [entry.column for entry in self.learned]
         network = self._network([*earlier, column], past=len(earlier)).eval()
         size = self.training.get("batch_size", 256)
-        return column_calibration(network, own, posterior, task.train, task.likelihood, self.temperatures, size)
+        return column_calibration(
+            network, own, posterior, task.train, task.likelihood, self.temperatures, size, task.groups
+        )
 
     def _best_temperature(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
         """The one of least validation NLL, each tried on the same draws."""
@@ -410,13 +413,23 @@ class BPNN(ColumnLearner[Learned]):
         if method is None and found is not None:
             # As wide as it was before the temperature, which the calibration brings back: unknown inputs want the full width.
             own = entry.posterior.tempered(1 / found.tau)
-            return predict(self.network(task), own, x, entry.likelihood, calibration=found, **options)
-        if method is None and self.predictive == "jvp":
-            return predict(self.network(task), entry.posterior, x, entry.likelihood, method="jvp", **options)
-        network, whole = self.network(task), self.posterior(task)
-        if method != "linearised":
-            whole = whole.restricted(_reached(network, whole, x))
-        return predict(network, whole, x, entry.likelihood, method=method or "sampled", **options)
+            with self._replicas(task).one() as replica:
+                return predict(replica.module, own, x, entry.likelihood, calibration=found, **options)
+        with self._replicas(task).one() as replica:
+            if method is None and self.predictive == "jvp":
+                return predict(replica.module, entry.posterior, x, entry.likelihood, method="jvp", **options)
+            whole = self.posterior(task)
+            if method != "linearised":
+                whole = whole.restricted(_reached(replica.module, whole, x))
+            return predict(replica.module, whole, x, entry.likelihood, method=method or "sampled", **options)
+
+    def _replicas(self, task: str) -> Replicas:
+        """For predictions from several threads: columns that were learned do not change, so their weights are shared."""
+        number = self._number(task)
+        found = self.__dict__.setdefault("_served", {})
+        if number not in found:
+            found[number] = Replicas(self.network(task), own=False)
+        return found[number]
 
     def certify(
         self, task: Task | str, data: Data | None = None, confidence: float = 0.95, **options: Any
@@ -490,7 +503,7 @@ class _Settled:
     """Of left-out examples, where these were looked at."""
 
 
-def _reached(network: Network, posterior: Gaussian, x: Any) -> list[str]:
+def _reached(network: Any, posterior: Gaussian, x: Any) -> list[str]:
     """The blocks that an output depends on: draws of others, earlier heads and what lies behind the last lateral, go unseen."""
     if len(network.columns) == 1 or not isinstance(x, Tensor):
         return list(posterior.blocks)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import evaluating
-from posterity.curvature import Data, Likelihood
-from posterity.curvature.batches import batches
+from posterity.curvature import Likelihood
+from posterity.data import Data
+from posterity.data.batches import batches
 from posterity.gaussian import Gaussian
 from posterity.laplace import PriorPenalty
 from posterity.laplace.train import polish

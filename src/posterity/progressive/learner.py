@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from posterity.blocks import evaluating
 from posterity.curvature import Likelihood
-from posterity.curvature.batches import input_batches
+from posterity.data.batches import input_batches
 from posterity.errors import RepeatedTask, UnknownTask
 from posterity.predictive import Prediction
 from posterity.predictive.prediction import from_outputs
@@ -141,7 +141,8 @@ def plain_prediction(
     batch_size: int = 250,
 ) -> Prediction:
     """One network's answer, or the mean over `dropout_draws` of them with dropout left on."""
-    batches = input_batches(x, batch_size, next(network.parameters()).device)
+    like = next(network.parameters())
+    batches = input_batches(x, batch_size, like.device, like.dtype)
     with evaluating(network):
         if not dropout_draws:
             outputs = torch.cat([batch.outputs(network) for batch in batches])[None]

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from posterity.blocks import evaluating, find_blocks, named, read_blocks
-from posterity.curvature import Data, Likelihood
-from posterity.curvature.batches import Batch, batches
+from posterity.blocks import Replica, evaluating, find_blocks, named, read_blocks
+from posterity.checks import check_groups
+from posterity.curvature import Likelihood
+from posterity.data import Data
+from posterity.data.batches import Batch, batches
+from posterity.data.leave_out import LeaveOut
 from posterity.errors import BadData, DidNotConverge, Inconsistent
 from posterity.gaussian import Gaussian
 from posterity.kernel import BlockFrame, Calibration, LeftOut, Linearised, PerOutput, calibrate, jacobian
@@ -42,6 +45,7 @@ def column_calibration(
     likelihood: Likelihood,
     taus: Sequence[float] = TAUS,
     batch_size: int = 256,
+    groups: Tensor | None = None,
 ) -> tuple[Calibration, float]:
     """The (τ, T) of least leave-one-out NLL, and that NLL.
 
@@ -56,14 +60,19 @@ def column_calibration(
     with evaluating(network):
         targets = torch.cat([likelihood.check(b.outputs(network).detach(), b.targets)[1] for b in taken])
         outputs = taken[0].outputs(network).detach()
+        check_groups(groups, len(targets))
+        leave_out = LeaveOut.of(targets, groups)
         for estimate in (_exact, _structured):
             try:
-                left_out = estimate(network, prior, posterior, taken, outputs, targets, likelihood)
+                left_out = estimate(network, prior, posterior, taken, outputs, targets, likelihood, leave_out)
             except (Inconsistent, DidNotConverge, BadData) as error:
                 log.info("leave-one-out of a column, %s: %s", estimate.__name__.strip("_"), error)
                 continue
             if left_out is not None:
-                return calibrate(left_out, likelihood, targets[: len(left_out.mean)], taus=taus)[:2]
+                judged = leave_out.judged[leave_out.judged < len(left_out.mean)]
+                if not len(judged):
+                    break
+                return calibrate(left_out.part(judged), likelihood, targets[judged], taus=taus)[:2]
     return Calibration(min(taus), 1.0), math.inf
 
 
@@ -75,6 +84,7 @@ def _exact(
     outputs: Tensor,
     targets: Tensor,
     likelihood: Likelihood,
+    leave_out: LeaveOut,
 ) -> LeftOut | None:
     """Of the network made linear in its new blocks: None where it does not fit."""
     rows = len(targets) * outputs.shape[-1]
@@ -86,7 +96,7 @@ def _exact(
     train = jacobian(network, blocks, point, frames, taken)
     shift = {name: frames[name].turned((prior.mean[name].to(point[name]) - point[name]).double()) for name in blocks}
     linearised = Linearised(PerOutput(frames), train, targets, likelihood, outputs.shape[1], shift)
-    return linearised.posterior(None).left_out()
+    return linearised.posterior(None).left_out(leave_out.lots(outputs.shape[1]))
 
 
 def _structured(
@@ -97,13 +107,14 @@ def _structured(
     outputs: Tensor,
     targets: Tensor,
     likelihood: Likelihood,
+    leave_out: LeaveOut,
 ) -> LeftOut | None:
-    """Of the Gaussian over the new blocks, at some of the examples."""
+    """Of the Gaussian over the new blocks, at some of the examples, one by one."""
     if outputs.ndim != 2:
         return None
-    means, covariances, count = [], [], 0
+    means, covariances, count, replica = [], [], 0, Replica(network)
     for batch in taken:
-        mean, covariance = output_moments(network, posterior, batch)
+        mean, covariance = output_moments(replica, posterior, batch)
         means.append(mean.double())
         covariances.append(covariance)
         count += batch.count

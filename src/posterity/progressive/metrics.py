@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from posterity.curvature import Categorical, Data
-from posterity.curvature.batches import batches, is_pair
+from posterity.curvature import Categorical
+from posterity.data import Data
+from posterity.data.batches import batches, is_pair
 from posterity.errors import BadData, NoData
 from posterity.predictive import Prediction, score
 from posterity.progressive.learner import Learner

@@ -10,7 +10,7 @@ from torch import nn
 
 from posterity.algebra import Matrix, scaled_identity
 from posterity.blocks import find_blocks, named
-from posterity.curvature.provenance import together
+from posterity.data.provenance import together
 from posterity.errors import BlockMismatch
 from posterity.gaussian import Card, Gaussian
 from posterity.laplace.prior import mismatch

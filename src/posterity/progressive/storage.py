@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.curvature.hashes import fingerprint
+from posterity.data.hashes import fingerprint
 from posterity.errors import BadLearnerFile, BadPriorFile, PosterityError
 from posterity.files import write_whole
 from posterity.gaussian import load as load_gaussian

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from posterity.brief import brief
 from posterity.checks import check_finite
-from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import check_data, is_pair
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
+from posterity.data.batches import check_data, is_pair
 from posterity.errors import BadTargets, PosterityError, RepeatedTask
 
 
@@ -20,12 +22,16 @@ class Task:
     Validation and test data are for learners that need them: `Task("apple", train, classes=5)` is a task.
     """
 
+    __repr__ = brief
+
     name: str
     train: Data
     validation: Data | None = None
     test: Data | None = None
     classes: int = 0
     likelihood: Likelihood = field(default_factory=Categorical)
+    groups: Tensor | None = None
+    """Which training examples belong together (windows of one recording): they are left out together."""
 
     def check(self) -> None:
         """Refuse what can be seen to be wrong before anything is learned."""

@@ -25,8 +25,8 @@ from posterity.algebra import (
     leading,
 )
 from posterity.blocks import Block, find_blocks, named
-from posterity.curvature import Data
-from posterity.curvature.batches import is_pair
+from posterity.data import Data
+from posterity.data.batches import is_pair
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, train
 from posterity.laplace.prior import diagonal

@@ -1,33 +1,38 @@
-"""What learning leaves behind: a network, its prior and posterior, and how to predict with it."""
+"""What learning leaves behind: a network, its prior and posterior, and one predictor that speaks for them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from posterity.blocks import evaluating
-from posterity.curvature import Curvature, Data, Likelihood
-from posterity.curvature.batches import Batch, Inputs, input_batches
+from posterity.blocks import Replicas
+from posterity.curvature import Curvature, Likelihood
+from posterity.data import Data
+from posterity.data.batches import Inputs, input_batches
+from posterity.data.examples import Examples
 from posterity.gaussian import Gaussian
-from posterity.gaussian.gaussian import check_frozen
-from posterity.kernel import Calibration, Choice, FunctionSpace, Link, Moments, Networks, moments_of
+from posterity.kernel import Choice, Link
 from posterity.laplace import History, Scales
 from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
-from posterity.predictive.linearised import output_moments
-from posterity.predictive.prediction import from_moments
+from posterity.predictive.module import as_module
+from posterity.predictive.predictor import Predictor
+from posterity.workflow.file import save_fit
+from posterity.workflow.plan import Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """What learning left behind: the network, where it came from, and how sure it is.
 
-    Two posteriors stand side by side. `function` speaks of outputs: exact for few examples, and what `predict` uses where it is
-    there. `posterior` is a Gaussian over weights: for files, for the next task's prior, and for certificates, which
-    speak of networks drawn from it. Without a prior, predictions of classes are those of trained `networks`.
+    `predictor` makes all predictions: the exact posterior of few examples, averaged networks, a Gaussian over weights, or a
+    stack of them; `plan` says which, and why. `posterior` is a Gaussian over weights: for files, for the next task's prior, and
+    for certificates, which speak of networks drawn from it. Predictions use the fit's own copy of the weights: they come from
+    any number of threads, and what happens to `model` afterwards does not change them.
     """
 
     model: nn.Module
@@ -36,68 +41,78 @@ class Fit:
     curvature: Curvature
     scales: Scales
     history: History | None
-    likelihood: Likelihood
-    function: FunctionSpace | None = None
-    calibration: Calibration = Calibration()  # noqa: RUF009 (frozen)
-    """How wide and how soft the predictive of `posterior` is, where there is no posterior in function space."""
-    networks: Networks | None = None
-    """Trained networks that predictions are averaged over, where there is no posterior in function space."""
+    predictor: Predictor
+    plan: Plan
+    examples: Examples | None = field(default=None, repr=False)
+    """The training examples, where predictions are computed from them."""
+    replicas: Replicas = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "replicas", Replicas(self.model))
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """What outputs mean, with the noise that was learned."""
+        return self.predictor.likelihood
 
     @property
     def choice(self) -> Choice | None:
         """The strengths of the prior that were chosen, and from how many; None where nothing was chosen."""
-        return None if self.function is None else self.function.choice
+        return self.predictor.chosen()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, where they are known."""
+        return self.posterior.card.classes
 
     def predict(
         self,
         x: Inputs,
         *,
-        method: Literal["linearised", "sampled"] | None = None,
+        method: Literal["linearised", "sampled", "jvp"] | None = None,
+        link: Link | None = None,
+        samples: int = 100,
         batch_size: int = 250,
         generator: torch.Generator | None = None,
-        **options: Any,
+        keep_draws: bool = False,
     ) -> Prediction:
-        """Calibrated predictions for new inputs.
+        """Calibrated predictions for new inputs. They are the same from every thread, and for the same inputs each time.
 
         Args:
             x: a tensor, an array, what the network takes by name, a Dataset or a DataLoader.
-            method: None takes the best there is: the posterior in function space, else the linearised posterior.
-                "linearised" and "sampled" use the Gaussian over weights.
+            method: None is the fit's own predictor. "linearised", "sampled" and "jvp" use the Gaussian over weights as it is.
+            link: how normal outputs become probabilities; the fit's own by default.
+            samples: draws by which uncertainty is taken apart.
             batch_size: inputs at a time.
             generator: the source of randomness.
-            options: further options of `pt.predict`.
+            keep_draws: whether to keep outputs per draw.
 
         Returns:
-            A `Prediction`: `.probs` (calibrated), `.epistemic`, and `.unknown`, a score for inputs unlike the training data.
+            A `Prediction`: `.probs` (calibrated), `.labels`, or `.classes` by name, `.epistemic`, and `.unknown`, a score for
+            inputs unlike the training data.
 
         Example:
             >>> fit.predict(x).probs
         """
-        if method is None and not options and (self.function is not None or self.networks is not None):
-            check_frozen(self.posterior, self.model)
-            like = next(self.model.parameters())
-            inputs = input_batches(x, batch_size, like.device)
-            with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
-                moments = self._moments(inputs)
-                kind: tuple[Likelihood, Link] = (self.likelihood, "probit")
-                if self.function is not None:
-                    kind = (self.function.likelihood, self.function.link)
-                return from_moments(moments, *kind, generator=generator).to(like.dtype)
-        given: dict[str, Any] = {"batch_size": batch_size, "generator": generator} | options
-        if method != "sampled":
-            given = {"calibration": self.calibration} | given
-        return predict(self.model, self.posterior, x, self.likelihood, method=method or "linearised", **given)
-
-    def _moments(self, inputs: list[Batch]) -> list[Moments]:
-        """Normal outputs of all that is averaged over."""
-        if self.function is not None:
-            return self.function.moments(self.model, inputs)
-        assert self.networks is not None
-        # Trained networks say nothing of inputs unlike all others: that is left to the posterior.
-        found = [output_moments(self.model, self.posterior, batch) for batch in inputs]
-        mean, covariance = torch.cat([m for m, _ in found]).double(), torch.cat([c for _, c in found])
-        around = Moments(0.0, mean, covariance, Calibration(), 1.0, self.calibration.usual)
-        return [around, *moments_of(self.networks, self.model, inputs)]
+        options: dict[str, Any] = {"samples": samples, "generator": generator, "keep_draws": keep_draws}
+        with self.replicas.one() as network:
+            if method is None:
+                like = next(network.module.parameters())
+                inputs = input_batches(x, batch_size, like.device, like.dtype)
+                found = self.predictor.predict(network, inputs, link=link, **options)
+            else:
+                kind = link or self.predictor.link
+                found = predict(
+                    network.module,
+                    self.posterior,
+                    x,
+                    self.likelihood,
+                    method=method,
+                    link=kind,
+                    batch_size=batch_size,
+                    **options,
+                )
+        return replace(found, names=self.classes)
 
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.
@@ -108,3 +123,54 @@ class Fit:
         """
         options = {"methods": FAMILY} | options
         return certify(self.model, self.posterior, self.prior, data, confidence, self.likelihood, **options)
+
+    def save(self, path: str | os.PathLike[str], *, examples: bool = True) -> None:
+        """Write one file with everything that predicts and certifies; `pt.load(path, model)` opens it in another process.
+
+        It is written in one atomic step, and runs no code when it is opened. Where predictions of few examples are computed from
+        them, **they are in the file**.
+
+        Args:
+            path: the file to write.
+            examples: False leaves the training examples out, and all that is computed from one of them alone, for people who
+                may not ship them. The mean stays exact; a covariance over many weights keeps its leading directions, which
+                leaves it slightly too wide, never too narrow (the log and the file's header say by how much).
+
+        Raises:
+            NotStorable: if something of the fit has no place in a file.
+            DiskFull: if there is no room; an older file of that name stays as it is.
+
+        Example:
+            >>> fit.save("letters.fit")
+            >>> pt.load("letters.fit", model).predict(x).probs
+        """
+        save_fit(self, path, examples=examples)
+
+    def module(self, *, unknown: bool = True) -> nn.Module:
+        """The fit as one plain network: inputs → (probabilities, unknown score), or of numbers (mean, variance, unknown score).
+
+        It says what `predict` says, up to rounding, and goes through `torch.export` and ONNX: for last layers, averaged networks
+        and stacks of them, whose predictions take forward passes only.
+
+        Args:
+            unknown: False leaves the score for unknown inputs out, and what only that needs.
+
+        Raises:
+            NotExportable: for posteriors over all layers, whose predictions take gradients; the message says what to do.
+
+        Example:
+            >>> torch.onnx.export(fit.module(), (x,), "letters.onnx", dynamo=True, dynamic_shapes=(({0: "n"},),))
+        """
+        return as_module(self.replicas.network, self.predictor, unknown)
+
+    def __repr__(self) -> str:
+        names = self.classes
+        classes = f", {len(names)} classes: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}" if names else ""
+        weights = sum(p.numel() for p in self.replicas.network.parameters())
+        lines = [
+            f"Fit of {type(self.model).__name__} ({weights:,} weights) to {self.curvature.count:,} examples{classes}",
+            f"  predictor: {type(self.predictor).__name__}, {self.likelihood}",
+            f"  plan: {self.plan}",
+            f"  posterior over {len(self.posterior.blocks)} layers; it has seen {self.posterior.provenance.count:,} examples",
+        ]
+        return "\n".join(lines)

@@ -8,35 +8,39 @@ predictions are those of `fit.predict`: the whole posterior, which other certifi
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Subset
 
 from posterity.bars import track
+from posterity.blocks.replicas import copied
+from posterity.brief import brief
 from posterity.checks import admitted
-from posterity.curvature import Categorical, Data, Likelihood
-from posterity.curvature.batches import batches, is_pair
-from posterity.errors import BadData, NoData, WrongChoice
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
+from posterity.data.batches import batches
+from posterity.errors import NoData, WrongChoice
 from posterity.gaussian import Gaussian
 from posterity.pacbayes import Certificate
 from posterity.pacbayes.bounds import Spending, folds_bound
 from posterity.pacbayes.certificate import FOLDS
 from posterity.pacbayes.certify import written
+from posterity.pacbayes.examples import Examples, rows_of
 from posterity.pacbayes.methods import Case, Found, bounded
-from posterity.pacbayes.refusals import Examples, checked, unseen
+from posterity.pacbayes.refusals import checked, unseen
 from posterity.workflow.fit import Fit
-from posterity.workflow.handed_down import HandedDown, Head
 from posterity.workflow.learn import adapt, learn
+from posterity.workflow.problem import Head, Problem
 
 
 @dataclass(frozen=True, eq=False)
 class Folds:
     """Fits that were learned without a part each, and the certificate of a predictor that takes one of them at random."""
+
+    __repr__ = brief
 
     fits: tuple[Fit, ...]
     certificate: Certificate
@@ -55,6 +59,7 @@ def certify_folds(
     confidence: float = 0.95,
     likelihood: Likelihood | None = None,
     *,
+    groups: Tensor | None = None,
     folds: int = 3,
     learner: Literal["learn", "adapt"] = "learn",
     classes: Sequence[str] | None = None,
@@ -74,9 +79,10 @@ def certify_folds(
     Args:
         model: the network that the prior is for; it comes out as it went in.
         prior: a learned prior that has not seen the data.
-        data: a pair of tensors, or a dataset with a length; each example once.
+        data: a pair of tensors, or a dataset with a length.
         confidence: with which the bound holds.
         likelihood: of the outputs; `Categorical()`, which is the default.
+        groups: what belongs together, as for `pt.certify`: a group is in one part, and n counts groups.
         folds: how many parts. More of them leave more to learn from, and fewer examples to tell each fit's error.
         learner: "learn" trains networks beside the exact posterior, "adapt" does not and takes a second.
         classes: the names of the classes, as for `learn`.
@@ -91,7 +97,7 @@ def certify_folds(
         A `Folds`: the fits, and their certificate.
     Raises:
         NoCertificate: under the fitting name, if the bound would not hold.
-        BadData: if examples are there more than once, or come in batches only.
+        BadData: if examples come in batches only.
 
     Example:
         >>> found = pt.certify_folds(model, prior, (x, y), classes=names, learner="adapt")
@@ -107,33 +113,42 @@ def certify_folds(
     likelihood = likelihood or Categorical()
     if not isinstance(likelihood, Categorical):
         raise WrongChoice("errors are counted for classes alone: likelihood=Categorical(), the default.")
-    examples = Examples.of(data, batch_size)
-    if examples.n < examples.count:
-        raise BadData(
-            f"{examples.count - examples.n:,} of {examples.count:,} examples are copies of others: a fit would have seen what it "
-            "is tested by. Give each once."
-        )
-    if examples.count < folds:
-        raise NoData(f"{examples.count} examples cannot be cut into {folds} parts.")
-    task = HandedDown(model, data, prior, likelihood, classes, head, 1.0, batch_size)
+    examples = Examples.of(data, batch_size, groups)
+    if examples.n < folds:
+        raise NoData(f"{examples.n} {'groups' if examples.grouped else 'examples'} cannot be cut into {folds} parts.")
+    # Copies are in one part together, and count as one: no fit is tested by a copy of what it has seen.
+    units = torch.empty_like(examples.units)
+    units[examples.order] = examples.units
+    grouped = examples.n < examples.count
+    task = Problem.of(model, data, likelihood, prior=prior, classes=classes, head=head, batch_size=batch_size)
     found = checked(model, task.prior, task.prior, examples, Spending(1 - confidence), grid, vouched, generator)
     generator = found.generator
-    parts = torch.randperm(examples.count, generator=generator, device=generator.device).cpu().tensor_split(folds)
+    shuffled = torch.randperm(examples.n, generator=generator, device=generator.device).cpu().tensor_split(folds)
+    # Rows of each part in the examples' own order, whatever order they came in.
+    parts = [examples.order[torch.isin(examples.units, part)] for part in shuffled]
     options: dict[str, Any] = {"classes": classes, "head": head, "progress": False} | learning
     fits, told = [], []
     for number, out in track(list(enumerate(parts)), folds, "folds", progress):
         kept = torch.cat([part for other, part in enumerate(parts) if other != number])
-        twin = copy.deepcopy(model)
+        twin = copied(model)
         # Nothing of what the network may have learned before: the prior's own mean, and a head that knows no class.
         task.prior.write_to(twin)
         if learner == "learn":
-            fit = learn(twin, _rows(data, kept), prior, likelihood, generator=generator, **options)
+            fit = learn(twin, rows_of(data, kept), prior, likelihood, generator=generator, **options)
         else:
-            fit = adapt(twin, prior, _rows(data, kept), likelihood, generator=generator, **options)
+            fit = adapt(twin, prior, rows_of(data, kept), likelihood, generator=generator, **options)
         # Whatever the options of learning have let in: a fit that has seen its part, or may have, is refused.
-        unseen(fit.posterior, Examples.of(_rows(data, out), batch_size), vouched, "a fit")
+        part = Examples.of(rows_of(data, out), batch_size, look=False)
+        unseen(
+            fit.posterior, replace(part, few_values=examples.few_values), vouched, "a fit", "by their place in the data"
+        )
         fits.append(fit)
-        told.append((_errors(fit, _rows(data, out), batch_size), len(out)))
+        wrong = _errors(fit, rows_of(data, out), batch_size).double()
+        inside = units[out].unique(return_inverse=True)[1]
+        each = torch.zeros(int(inside.max()) + 1).double().scatter_reduce(0, inside, wrong, "mean", include_self=False)
+        # Where copies were found and not given as groups, each may count once or as often as it comes: the larger holds.
+        error = max(float(each.mean()), 0.0 if examples.grouped else float(wrong.mean()))
+        told.append((error * len(each) if grouped else round(error * len(each)), len(each)))
     spending = found.spending
     case = Case(
         model,
@@ -149,7 +164,7 @@ def certify_folds(
         None,
         False,
     )
-    beside = bounded("mean", case, [examples.batches])
+    beside = bounded("mean", case, examples.readings())
     error = sum(wrong / n for wrong, n in told) / folds
     fields = {
         "rule": "folds",
@@ -159,25 +174,19 @@ def certify_folds(
         "errors": sum(wrong for wrong, _ in told),
         "folds": tuple(told),
     }
+    examples = replace(examples, grouped=grouped)
     notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
-    certificate = written(Found(folds_bound(told, spending.each), fields), case, examples, beside, notes, confidence)
+    certificate = written(
+        Found(folds_bound(told, spending.each, grouped=grouped), fields), case, examples, beside, notes, confidence
+    )
     return Folds(tuple(fits), certificate)
 
 
-def _rows(data: Data, rows: Tensor) -> Any:
-    if is_pair(data):
-        return tuple(x[rows] for x in data)
-    if not hasattr(data, "__getitem__") or isinstance(data, (list, tuple)):
-        raise BadData("folds are taken from a pair of tensors or a dataset with a length: give one of these.")
-    return Subset(data, rows.tolist())  # type: ignore[arg-type]
-
-
-def _errors(fit: Fit, part: Data, batch_size: int) -> int:
-    """How many examples a fit classifies wrongly. An input whose probabilities are no numbers is wrong."""
-    wrong = 0
+def _errors(fit: Fit, part: Data, batch_size: int) -> Tensor:
+    """Which examples a fit classifies wrongly. An input whose probabilities are no numbers is wrong."""
+    wrong = []
     for batch in batches(part, batch_size):
         inputs = batch.positional[0] if batch.positional else dict(batch.named)
         probs = fit.predict(inputs).probs.cpu()
-        right = (probs.argmax(1) == batch.targets.cpu()) & probs.isfinite().all(1)
-        wrong += int((~right).sum())
-    return wrong
+        wrong.append((probs.argmax(1) != batch.targets.cpu()) | ~probs.isfinite().all(1))
+    return torch.cat(wrong)

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from posterity.curvature import Data
+from posterity.brief import brief
+from posterity.data import Data
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
-from posterity.laplace.run import split
 from posterity.pacbayes import Certificate, certify, gibbs_risk, optimise_posterior
+from posterity.pacbayes.examples import Examples, rows_of
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import learn
 
+APART = "the split dealt every row to one side"
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 
 
@@ -24,11 +26,15 @@ TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 class Refined:
     """A prior refined on part of the data, and the rest, which it has not seen."""
 
+    __repr__ = brief
+
     fit: Fit
     prior: Gaussian
     temperature: float
     """What the posterior of the first part was cooled by to become the prior: chosen on that part alone."""
     rest: Data
+    groups: Tensor | None = None
+    """What belongs together in the rest, where it was said."""
 
     def certify(
         self,
@@ -73,7 +79,7 @@ class Refined:
             confidence,
             generator=generator,
             progress=progress,
-            **options,
+            **{"groups": self.groups, "apart": APART} | options,
         )
 
 
@@ -82,6 +88,7 @@ def split_prior(
     data: Data,
     prior: Gaussian | None = None,
     *,
+    groups: Tensor | None = None,
     share: float = 0.5,
     temperatures: tuple[float, ...] = TEMPERATURES,
     tolerance: float = 0.002,
@@ -99,6 +106,7 @@ def split_prior(
         model: the network; it is trained.
         data: tensors or a dataset with a length.
         prior: as for `learn`.
+        groups: what belongs together, as for `pt.certify`: a group is on one side of the split. Near copies are, in any case.
         share: of the data that refines the prior.
         temperatures: to choose from; with none the posterior is taken as it is.
         tolerance: in 0-1 error.
@@ -117,13 +125,17 @@ def split_prior(
     if not 0 < share < 1:
         raise ValueError(f"the share of the data that refines the prior lies between 0 and 1, not {share}")
     seed = int(torch.randint(2**62, (), generator=generator))
-    rest, first = split(data, share, torch.Generator().manual_seed(seed))
-    if first is None:
+    examples = Examples.of(data, groups=groups)
+    dealt = torch.randperm(examples.n, generator=torch.Generator().manual_seed(seed))[examples.units]
+    among = dealt < round(share * examples.n)
+    if not bool(among.any()):
         raise NoData(f"a share of {share} leaves no example to refine the prior with.")
+    first, rest = (rows_of(data, examples.order[side]) for side in (among, ~among))
+    together = None if groups is None else groups[examples.order[~among]]
     fit = learn(model, first, prior, generator=generator, progress=progress, **learning)
     wide = fit.posterior
     if not temperatures:
-        return Refined(fit, wide, 1.0, rest)
+        return Refined(fit, wide, 1.0, rest, together)
     chosen, *warmer = sorted(temperatures)
     if warmer:
         options: dict[str, Any] = {"passes": 1, "generator": generator, "progress": progress}
@@ -132,4 +144,4 @@ def split_prior(
             if gibbs_risk(model, wide.tempered(t), first, **options).error > allowed:
                 break
             chosen = t
-    return Refined(fit, wide.tempered(chosen), chosen, rest)
+    return Refined(fit, wide.tempered(chosen), chosen, rest, together)

@@ -16,11 +16,14 @@ from torch import Tensor, nn
 from posterity.algebra import Basis, DenseMatrix, DiagonalMatrix, JointEigen, Matrix
 from posterity.blocks import Block, find_blocks, named
 from posterity.curvature import KFAC, Categorical, Curvature, Dense, Diagonal, Estimator, GaussianNoise, Likelihood
-from posterity.curvature.provenance import Provenance, matrices_digest
+from posterity.data.provenance import Provenance, matrices_digest
 from posterity.errors import NotConvertible, NotInstalled, TooLarge
 from posterity.gaussian import Card, Gaussian
+from posterity.kernel import Calibration
 from posterity.laplace import Scales
+from posterity.predictive.linearised import StructuredGaussian
 from posterity.workflow import Fit
+from posterity.workflow.plan import Plan
 
 LARGEST = 5000
 """Parameters up to which a posterior is handed back as one dense precision."""
@@ -65,7 +68,10 @@ def from_laplace(la: Any) -> Fit:
     found = Curvature(
         curvature, -float(la.log_likelihood), int(la.n_data), estimator, noise, past, matrices_digest(mean)
     )
-    return Fit(view.network, prior, Gaussian(mean, precision, card).with_provenance(past), found, Scales(), None, noise)
+    posterior = Gaussian(mean, precision, card).with_provenance(past)
+    plan = Plan("posterior", ("structured",), ("the posterior was taken over from laplace-torch",))
+    predictor = StructuredGaussian(posterior, Calibration(), noise)
+    return Fit(view.network, prior, posterior, found, Scales(), None, predictor, plan)
 
 
 def to_laplace(fit: Fit) -> Any:

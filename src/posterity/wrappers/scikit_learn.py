@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -13,10 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from posterity.curvature import Categorical, GaussianNoise
+from posterity.data.hashes import by_chance, example_hashes, seen
+from posterity.data.near_copies import repeats_by_chance
+from posterity.data.provenance import Provenance
 from posterity.errors import BadData, NotHeldOut, NotInstalled
-from posterity.gaussian import Gaussian, load
+from posterity.gaussian import Gaussian
+from posterity.gaussian.header import parse
 from posterity.predictive import Prediction
 from posterity.workflow import Fit, learn
+from posterity.workflow.file import handed_down
 from posterity.wrappers.conformal import class_scores, class_sets, interval_scores, intervals, threshold
 from posterity.wrappers.estimator_files import load_estimator, save_estimator
 
@@ -45,6 +52,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
     """What both estimators share: scaling, learning, and the part that is held out."""
 
     fit_: Fit
+    prior_: Gaussian | None
     mean_: Any
     scale_: Any
 
@@ -71,26 +79,26 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def _learn(self, X: Any, targets: Any, sample_weight: Any, outputs: int, likelihood: Any, classes: Any) -> Any:
-        """Split, scale, build and learn; gives back what was held out, in numbers."""
-        X, targets = _counted(X, targets, sample_weight)
+        """Split, scale, build and learn; gives back what was held out, in numbers.
+
+        Distinct rows are split, and repeated after it: no copy of an example that was fitted is among those held out.
+        """
+        counts = _counts(sample_weight, len(X))
         random = check_random_state(self.random_state)
         generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
-        held, kept = _split(len(X), self.held_out, random)
-        source = self.prior if isinstance(self.prior, _Posterior) else None
-        if source is not None:
-            check_is_fitted(source)
-        prior = source.fit_.posterior if source is not None else self.prior
-        if isinstance(prior, (str, os.PathLike)):
-            prior = load(prior)
-        self._scale(X[kept], source, prior is not None)
+        # In one column alone, copies look as few values do: there the targets tell.
+        both = np.column_stack((X, targets.numpy().reshape(len(X), -1)))
+        few_values = repeats_by_chance(torch.as_tensor(X if X.shape[1] > 1 else both), targets.flatten())
+        groups = np.arange(len(X)) if few_values else _distinct(X)
+        held, kept = _split(groups, counts, self.held_out, random)
+        self._scale(X[kept])
         # The first weights are drawn from torch's own source: seeded here, and as it was afterwards.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(random.randint(2**31 - 1)))
-            build = self.builder()
-            self.fit_ = learn(
-                build(X.shape[1], outputs),
+            fit = learn(
+                self.builder()(X.shape[1], outputs),
                 (self._tensor(X[kept]), targets[kept]),
-                prior,
+                self.prior_,
                 likelihood,
                 classes=classes,
                 head=self.head,
@@ -98,25 +106,68 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
                 progress=False,
                 training=dict(self.training or {}),
             )
-        self.n_held_out_ = len(held)
-        # What `save` needs: the exact posterior of few examples is computed from them again.
-        self._given = prior
-        self._examples = None if self.fit_.function is None else (self._tensor(X[kept]), targets[kept])
-        return X[held], targets[held]
+        card = replace(fit.posterior.card, recipe=json.dumps(self._recipe(classes)))
+        self.fit_ = replace(fit, posterior=replace(fit.posterior, card=card))
+        rows = np.column_stack((X[held], targets[held].double().flatten()))
+        once = held if few_values else held[_first(rows)]
+        self.n_held_out_ = len(once)
+        return X[once], targets[once]
+
+    def _source(self) -> Gaussian | None:
+        """The prior, with what its card says of the scaling of its data."""
+        if isinstance(self.prior, _Posterior):
+            check_is_fitted(self.prior)
+            return self.prior.fit_.posterior
+        if isinstance(self.prior, (str, os.PathLike)):
+            return handed_down(self.prior)
+        return self.prior
 
     def builder(self) -> Network:
         """What makes the network from the numbers of inputs and outputs."""
         return self.network or (lambda inputs, outputs: mlp(inputs, outputs, self.hidden_sizes))
 
-    def _scale(self, X: Any, source: _Posterior | None, has_prior: bool) -> None:
+    def _scale(self, X: Any) -> None:
         """Inputs of mean 0 and variance 1; a prior knows its inputs as they were scaled where it was learned."""
-        if source is not None:
-            self.mean_, self.scale_ = source.mean_, source.scale_
-        elif not has_prior if self.standardise is None else self.standardise:
+        prior, known = self.prior_, self._scaling
+        if known is not None:
+            self.mean_, self.scale_ = (np.array(known[name], dtype=np.float64) for name in ("mean", "scale"))
+            if self.mean_.shape != (X.shape[1],) or self.scale_.shape != (X.shape[1],):
+                raise BadData(
+                    f"the prior was learned from {len(self.mean_)} features, and there are {X.shape[1]} here."
+                )
+        elif prior is None if self.standardise is None else self.standardise:
             self.mean_, deviation = X.mean(0), X.std(0)
             self.scale_ = np.where(deviation > 0, deviation, 1.0)
+            if prior is not None and prior.provenance.count:
+                why = "inputs were standardised in another way than the prior's, and cannot be compared with those it has seen"
+                self.prior_ = prior.with_provenance(prior.provenance.joined(Provenance.unknown(why)))
         else:
             self.mean_, self.scale_ = np.zeros(X.shape[1]), np.ones(X.shape[1])
+
+    @property
+    def _scaling(self) -> dict[str, Any] | None:
+        """How the prior's data was scaled, where its file says so and nobody asked for another scaling."""
+        if self.prior_ is None or not self.prior_.card.recipe or self.standardise is False:
+            return None
+        found = parse(self.prior_.card.recipe)
+        return found if isinstance(found, dict) and found.get("mean") and found.get("scale") else None
+
+    def _recipe(self, classes: Any) -> dict[str, Any]:
+        """How data is read for the posterior, as the command line has it."""
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
+        return {
+            "task": "regression" if classes is None else "classification",
+            "shape": [self.n_features_in_],
+            "columns": [{"name": str(name), "categories": []} for name in names],
+            "target": None,
+            "mean": self.mean_.tolist(),
+            "scale": self.scale_.tolist(),
+            "missing": "refuse",
+            "target_mean": getattr(self, "target_mean_", 0.0),
+            "target_scale": getattr(self, "target_scale_", 1.0),
+            "classes": list(classes or ()),
+            "outputs": len(classes or "1"),
+        }
 
     def _tensor(self, X: Any) -> Tensor:
         return torch.as_tensor((X - self.mean_) / self.scale_, dtype=torch.float32)
@@ -128,6 +179,16 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=np.float64)
 
+    def _check_new(self, X: Any, y: Any) -> None:
+        """Refuse examples that were fitted: what was learned from says nothing of how often sets hold the truth."""
+        here = example_hashes((self._tensor(X), torch.zeros(len(X))))
+        shared = int(seen(self.fit_.posterior.provenance.hashes, here).sum())
+        if shared > by_chance(here) and not repeats_by_chance(torch.as_tensor(X), torch.as_tensor(y)):
+            raise NotHeldOut(
+                f"{shared} of these {len(X)} examples were fitted, or are copies of such: sets would promise too much. "
+                "Give conformalize(X, y) examples that were not, or set held_out=0.2, say, before fitting."
+            )
+
     def _scores_of(self, coverage: float) -> float:
         if not len(self.scores_):
             raise NotHeldOut(
@@ -136,37 +197,37 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
             )
         return threshold(self.scores_, coverage)
 
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted estimator as a folder of files that run no code when they are opened.
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted estimator as one file that runs no code when it is opened; see `Fit.save`.
 
         A network of your own is code and stays outside: `load` asks for it again. Where examples are few, predictions are
-        computed from them, and **they are in the folder**.
+        computed from them, and **they are in the file**.
 
         Args:
-            folder: the folder to make.
-            overwrite: whether to replace a folder that was saved before.
+            path: the file to write.
+            overwrite: whether to replace a file that is there.
 
         Raises:
-            BadFitFolder: if the folder is there already.
+            NotWritable: if there is such a file already.
         """
         check_is_fitted(self)
-        save_estimator(self, Path(folder), overwrite)
+        save_estimator(self, Path(path), overwrite)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], *, network: Network | None = None) -> Any:
-        """Open what `save` wrote. Every file is checked, and no code in it is run.
+    def load(cls, path: str | os.PathLike[str], *, network: Network | None = None) -> Any:
+        """Open what `save` wrote. Every byte is checked, and no code in it is run.
 
         Args:
-            folder: that `save` wrote.
+            path: the file that `save` wrote, or a folder of an older version.
             network: the function that built the network, if it was not the built-in one.
 
         Returns:
             A fitted estimator that predicts as the saved one did.
 
         Raises:
-            BadFitFolder: if the folder holds something else, or is not as it was written.
+            BadPriorFile: under the fitting name, if it is something else, or not as it was written.
         """
-        return load_estimator(cls, Path(folder), network)
+        return load_estimator(cls, Path(path), network)
 
     def unknown(self, X: Any) -> Any:
         """The score of `pt.Prediction.unknown` for each input: high where it is unlike the training data.
@@ -188,10 +249,11 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
     Args:
         network: from the number of inputs and of classes to an `nn.Module` with logits; None is an MLP of `hidden_sizes`.
         hidden_sizes: of the built-in MLP.
-        prior: a `Gaussian`, the path of a saved one, or a fitted estimator, whose scaling of inputs is then kept; None is an
-            isotropic prior around zero.
+        prior: a `Gaussian`, the path of a saved one (or of a fit), or a fitted estimator; None is an isotropic prior around
+            zero. Where it says how its inputs were scaled, as those of estimators and tables do, they are scaled alike.
         head: "keep" hands the prior's head down, "new" starts one; None keeps it where the names of the classes are the prior's.
-        standardise: whether to scale inputs to mean 0 and variance 1; None does unless there is a prior from a file.
+        standardise: whether to scale inputs to mean 0 and variance 1; None does unless there is a prior. False leaves them as
+            they are, whatever the prior says.
         held_out: the share of examples set aside for `predict_set`; 0 learns from all of them.
         training: options of `pt.train` (lr, epochs, …).
         random_state: a seed or a `RandomState`, for the split, the first weights and training.
@@ -227,11 +289,22 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
         self.classes_, index = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("a classifier needs examples of at least two classes, and all are of one class")
+        self.prior_ = self._source()
+        index = self._as_on_card(index)
         names = [str(name) for name in self.classes_]
         targets = torch.as_tensor(index, dtype=torch.int64)
         held = self._learn(X, targets, sample_weight, len(names), Categorical(), names)
         self.scores_ = class_scores(self._probabilities(held[0]), held[1].numpy()) if len(held[0]) else np.zeros(0)
         return self
+
+    def _as_on_card(self, index: Any) -> Any:
+        """The labels' numbers. A head that is kept has its outputs in the order of the card's names, whichever are here."""
+        names = () if self.prior_ is None or self.head != "keep" else self.prior_.card.classes
+        if not names or not {str(name) for name in self.classes_} <= set(names):
+            return index
+        place = np.array([names.index(str(name)) for name in self.classes_])
+        self.classes_ = np.array(names).astype(self.classes_.dtype)
+        return place[index]
 
     def conformalize(self, X: Any, y: Any) -> PosteriorClassifier:
         """Take other examples, which were not fitted, for `predict_set`.
@@ -242,11 +315,16 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
 
         Returns:
             The estimator itself.
+
+        Raises:
+            NotHeldOut: if they were fitted, or are copies of examples that were.
         """
         X = self._checked(X)
-        index = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if not np.array_equal(self.classes_[index], np.asarray(y)):
+        place = {name: k for k, name in enumerate(self.classes_.tolist())}
+        index = np.array([place.get(name, -1) for name in np.asarray(y).tolist()])
+        if (index < 0).any():
             raise BadData(f"there are labels that were not fitted: the classes are {list(self.classes_)}.")
+        self._check_new(X, index)
         self.scores_, self.n_held_out_ = class_scores(self._probabilities(X), index), len(X)
         return self
 
@@ -303,10 +381,11 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
     Args:
         network: from the number of inputs and of outputs (1) to an `nn.Module`; None is an MLP of `hidden_sizes`.
         hidden_sizes: of the built-in MLP.
-        prior: a `Gaussian`, the path of a saved one, or a fitted estimator, whose scaling of inputs and targets is then kept;
-            None is an isotropic prior around zero.
+        prior: a `Gaussian`, the path of a saved one (or of a fit), or a fitted estimator; None is an isotropic prior around
+            zero. Where it says how inputs and targets were scaled, as those of estimators and tables do, they are alike.
         head: "keep" hands the prior's head down, "new" starts one.
-        standardise: whether to scale inputs and targets to mean 0 and variance 1; None does unless there is a prior from a file.
+        standardise: whether to scale inputs and targets to mean 0 and variance 1; None does unless there is a prior. False leaves
+            them as they are, whatever the prior says.
         held_out: the share of examples set aside for `predict_set`; 0 learns from all of them.
         training: options of `pt.train` (lr, epochs, …).
         random_state: a seed or a `RandomState`, for the split, the first weights and training.
@@ -342,9 +421,11 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
         y = column_or_1d(y, dtype=np.float64, warn=True)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X)
-        if isinstance(self.prior, PosteriorRegressor):
-            self.target_mean_, self.target_scale_ = self.prior.target_mean_, self.prior.target_scale_
-        elif self.prior is None if self.standardise is None else self.standardise:
+        self.prior_ = self._source()
+        known = self._scaling
+        if known is not None:
+            self.target_mean_, self.target_scale_ = float(known["target_mean"]), float(known["target_scale"])
+        elif self.prior_ is None if self.standardise is None else self.standardise:
             self.target_mean_, self.target_scale_ = float(y.mean()), float(y.std()) or 1.0
         else:
             self.target_mean_, self.target_scale_ = 0.0, 1.0
@@ -365,9 +446,13 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
 
         Returns:
             The estimator itself.
+
+        Raises:
+            NotHeldOut: if they were fitted, or are copies of examples that were.
         """
-        X = self._checked(X)
-        self.scores_, self.n_held_out_ = interval_scores(*self._moments(X), column_or_1d(y, dtype=np.float64)), len(X)
+        X, y = self._checked(X), column_or_1d(y, dtype=np.float64)
+        self._check_new(X, y)
+        self.scores_, self.n_held_out_ = interval_scores(*self._moments(X), y), len(X)
         return self
 
     def _moments(self, X: Any) -> tuple[Any, Any]:
@@ -408,25 +493,36 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
         return intervals(*self._moments(X), self._scores_of(coverage))
 
 
-def _counted(X: Any, targets: Tensor, weight: Any) -> tuple[Any, Tensor]:
-    """Every example as often as its weight says. A likelihood has no place for fractions of an example."""
+def _counts(weight: Any, n: int) -> Any:
+    """How often each example was seen. A likelihood has no place for fractions of an example."""
     if weight is None:
-        return X, targets
+        return np.ones(n, dtype=int)
     counts = np.rint(weight).astype(int)
     if not np.allclose(weight, counts) or (counts < 0).any():
         raise BadData("sample_weight is how often an example was seen: give whole numbers, none below 0.")
     if not counts.any():
         raise BadData("every sample_weight is 0: there is no example to learn from.")
-    index = np.repeat(np.arange(len(X)), counts)
-    return X[index], targets[index]
+    return counts
 
 
-def _split(n: int, share: float, random: Any) -> tuple[Any, Any]:
-    """(held out, kept), by a random order."""
+def _first(rows: Any) -> Any:
+    """The place of each distinct row, in order."""
+    return np.sort(np.unique(np.asarray(rows, dtype=np.float32), axis=0, return_index=True)[1])
+
+
+def _distinct(X: Any) -> Any:
+    """A number for each row, the same for equal ones, in the order of their first place."""
+    _, first, groups = np.unique(np.asarray(X, dtype=np.float32), axis=0, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[groups.reshape(-1)]
+
+
+def _split(groups: Any, counts: Any, share: float, random: Any) -> tuple[Any, Any]:
+    """(held out, kept): whole groups in a random order; those that are kept as often as they count."""
     if not 0 <= share < 1:
         raise ValueError(f"held_out is a share of the examples, at least 0 and below 1, not {share}")
-    if not share:
-        return np.zeros(0, dtype=int), np.arange(n)
-    order = random.permutation(n)
-    count = min(round(n * share), n - 1)
-    return np.sort(order[:count]), np.sort(order[count:])
+    there = np.unique(groups[counts > 0])
+    held = np.zeros(groups.max() + 1, dtype=bool)
+    if share:
+        held[there[random.permutation(len(there))[: min(round(len(there) * share), len(there) - 1)]]] = True
+    index = np.arange(len(groups))
+    return index[held[groups] & (counts > 0)], np.repeat(index, np.where(held[groups], 0, counts))

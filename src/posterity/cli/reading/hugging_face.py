@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posterity.cli.reading.examples import Raw, Wish
-from posterity.cli.reading.images import GREY, LOOKED_AT, SIZE
-from posterity.curvature.batches import TARGET_KEYS
+from posterity.cli.reading.columns import check_target, read_columns, read_target
+from posterity.cli.reading.examples import Array, Raw, ReadOptions, Recipe
+from posterity.cli.reading.images import SIZE, Source, channels_of, pixels
+from posterity.cli.reading.tables import arrow_table
+from posterity.data.batches import TARGET_KEYS
 from posterity.errors import BadData, NotInstalled
 
 MARKS = ("dataset_dict.json", "dataset_info.json", "state.json")
@@ -32,101 +36,100 @@ def opened(folder: Path, part: str) -> Any:
     if isinstance(found, datasets.DatasetDict):
         if part not in found:
             raise BadData(f'{folder} has the parts {", ".join(found)} and no "{part}": name one with --part.')
-        return found[part]
+        found = found[part]
+    found.data.table.validate(full=True)  # before anything follows an offset that is damaged
+    if not len(found):
+        raise BadData(f"{folder} has no example.")
     return found
 
 
-def target_of(found: Any, wish: Wish) -> str | None:
+def target_of(found: Any, options: ReadOptions) -> str | None:
     """The column of the labels: the one asked for, else one with a usual name."""
-    names = found.column_names
-    if wish.target and wish.target not in names:
-        raise BadData(f'there is no column "{wish.target}": the data set has {", ".join(names)}.')
-    return wish.target or next((key for key in TARGET_KEYS if key in names), None)
+    return options.target or next((key for key in TARGET_KEYS if key in found.column_names), None)
 
 
-def shape_of(found: Any, wish: Wish) -> tuple[int, ...]:
-    """Of one input, as `read_hugging_face` would give it."""
-    target = target_of(found, wish)
-    picture = picture_of(found, wish)
-    if picture:
-        size = wish.size or SIZE
-        return wish.channels or _channels(found, picture), size, size
-    columns = _inputs(found, wish, target)
-    if len(columns) == 1 and len(found):
-        return np.asarray(found[:1][columns[0]]).shape[1:] or (1,)
-    return (len(columns),)
+def class_names(found: Any, target: str | None) -> tuple[str, ...]:
+    """The names that the data set itself gives to its classes, if it does."""
+    return tuple(getattr(found.features.get(target), "names", None) or ()) if target else ()
 
 
-def picture_of(found: Any, wish: Wish) -> str | None:
+def picture_of(found: Any, options: ReadOptions) -> str | None:
     """The column of images, if there is one among those that are wanted."""
-    wanted = wish.columns or found.column_names
+    wanted = options.columns or found.column_names
     return next((n for n, kind in found.features.items() if type(kind).__name__ == "Image" and n in wanted), None)
 
 
-def read_hugging_face(folder: Path, wish: Wish) -> Raw:
-    """Images from an image column; one column of arrays as it is; else all columns of numbers side by side."""
-    found = opened(folder, wish.part)
-    if not len(found):
-        raise BadData(f"{folder} has no example.")
-    target = target_of(found, wish)
-    picture = picture_of(found, wish)
-    columns: tuple[str, ...] = ()
+def image_shape(found: Any, options: ReadOptions) -> tuple[int, ...] | None:
+    """Of one input, where inputs are images: their headers tell."""
+    picture = picture_of(found, options)
+    if picture is None:
+        return None
+    size = options.size or SIZE
+    return options.channels or channels_of(list(_pictures(found, picture).items())), size, size
+
+
+def read_hugging_face(folder: Path, options: ReadOptions, recipe: Recipe | None, needed: bool) -> Raw:
+    """Images from an image column; one column of arrays as it is; else columns of numbers and text as of any table."""
+    found = opened(folder, options.part)
+    alone = recipe is not None and not needed
+    if alone and options.target not in found.column_names:
+        options = replace(options, target=None)  # new inputs need not have it
+    options = replace(options, target=target_of(found, options))
+    picture, named = picture_of(found, options), class_names(found, options.target)
+    table = arrow_table(folder, found.remove_columns([picture] if picture else []).with_format("arrow")[:])
+    check_target(table, options, needed)
+    array = None if picture else _array(found, options)
+    if picture is None and array is None:
+        raw = read_columns(table, replace(options, target=None) if alone else options, recipe)
+        return replace(raw, y=_named(raw.y, named, options), classes=named)
+    notes: list[str] = []
     if picture:
-        size, channels = wish.size or SIZE, wish.channels or _channels(found, picture)
-        x = np.stack([_pixels(row[picture], size, channels) for row in found])
-    else:
-        columns = _inputs(found, wish, target)
-        values = [_column(found, name) for name in columns]
-        if len(columns) == 1 and values[0].ndim > 1:
-            x, columns = values[0], ()
-        else:
-            for name, value in zip(columns, values, strict=True):
-                if value.ndim != 1:
-                    raise BadData(f'column "{name}" holds arrays: choose it alone with --columns {name}, or others.')
-            x = np.stack(values, axis=1)
-    y = None if target is None else np.asarray(found[:][target])
-    named = getattr(found.features.get(target), "names", None) if target else None
-    if y is not None and named:
-        if (y < 0).any():
-            raise BadData(
-                f'column "{target}" has examples without a label (−1), the first in row {int((y < 0).argmax()) + 1}.'
-            )
-        y = np.array([named[int(i)] for i in y])
-    return Raw(x.astype(np.float32), y, [str(i + 1) for i in range(len(x))], tuple(named or ()), columns)
+        array, notes = pixels(_pictures(found, picture), options.size or SIZE, options.channels)
+    assert array is not None
+    y = None if alone or options.target is None else _named(read_target(table, options), named, options)
+    return Raw(array.astype(np.float32), y, [str(i + 1) for i in range(len(array))], named, notes=notes)
 
 
-def _inputs(found: Any, wish: Wish, target: str | None) -> tuple[str, ...]:
-    columns = wish.columns or tuple(n for n in found.column_names if n != target)
-    for name in columns:
-        if name not in found.column_names:
-            raise BadData(f'there is no column "{name}": the data set has {", ".join(found.column_names)}.')
-    return columns
+def _pictures(found: Any, picture: str) -> dict[str, Source]:
+    """Every image by its place, not decoded yet."""
+    import datasets
+
+    packed = found.select_columns([picture]).cast_column(picture, datasets.Image(decode=False))
+
+    def source(row: int) -> Source:
+        held = packed[row][picture]
+        if held is None:
+            raise BadData(f'column "{picture}" has no image in row {row + 1}: drop the row first.')
+        return Path(held["path"]) if held.get("bytes") is None else lambda: io.BytesIO(held["bytes"])
+
+    return {f'column "{picture}", row {row + 1}': source(row) for row in range(len(packed))}
 
 
-def _channels(found: Any, picture: str) -> int:
-    """1 if some images from the whole range are all grey, else 3."""
-    some = found.select(range(0, len(found), max(1, len(found) // LOOKED_AT)))
-    return 1 if all(row[picture].mode in GREY for row in some) else 3
-
-
-def _pixels(image: Any, size: int, channels: int) -> Any:
-    if image is None:
-        raise BadData("there is an example without an image: drop it first.")
-    image = image.convert("L" if channels == 1 else "RGB").resize((size, size))
-    return np.asarray(image, dtype=np.float32).reshape(size, size, channels).transpose(2, 0, 1) / 255
-
-
-def _column(found: Any, name: str) -> Any:
-    read = found[:][name]
-    gap = next((i for i, value in enumerate(read) if value is None), None)
-    if gap is not None:
-        raise BadData(
-            f'column "{name}" has no value in row {gap + 1}: fill it in, or leave such rows out before saving.'
-        )
+def _array(found: Any, options: ReadOptions) -> Array | None:
+    """The only column of inputs, where it holds arrays."""
+    columns = options.columns or tuple(n for n in found.column_names if n != options.target)
+    if len(columns) != 1 or columns[0] not in found.column_names:
+        return None
+    kind = found.features[columns[0]]
+    if type(kind).__name__ in ("Value", "ClassLabel"):
+        return None
     try:
-        values = np.asarray(read)
+        values = np.asarray(found[:][columns[0]])
     except ValueError:
-        raise BadData(f'column "{name}" holds arrays of different lengths: a network needs one shape.') from None
+        raise BadData(f'column "{columns[0]}" holds arrays of different lengths: a network needs one shape.') from None
     if values.dtype.kind not in "fiub":
-        raise BadData(f'column "{name}" is no column of numbers: choose others with --columns.')
+        raise BadData(f'column "{columns[0]}" holds {kind}, which are no numbers: choose others with --columns.')
     return values
+
+
+def _named(y: Array | None, names: tuple[str, ...], options: ReadOptions) -> Array | None:
+    """Numbers of classes as their names, where the data set has them."""
+    if y is None or not names:
+        return y
+    odd = np.flatnonzero((y < 0) | (y >= len(names)))
+    if len(odd):
+        raise BadData(
+            f'column "{options.target}" holds {int(y[odd[0]])} in row {int(odd[0]) + 1}, and its classes are 0 to '
+            f"{len(names) - 1} (−1 is an example without a label): drop such rows first."
+        )
+    return np.array([names[int(i)] for i in y], dtype=object)

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from posterity.border import reading
 from posterity.cli.reading.examples import Raw
-from posterity.errors import BadData, NotInstalled
+from posterity.errors import BadData, NotInstalled, OversizedData
+from posterity.memory import require_memory
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+"""What is decoded, whatever a file is called: Pillow knows others that run programs."""
 SIZE = 28
 """Pixels on a side, unless told otherwise."""
+PIXELS = 64_000_000
+"""Of the largest image that is decoded: twelve bytes each on the way make 0.8 GB."""
 LOOKED_AT = 20
 """Images that decide whether all are grey."""
 GREY = ("1", "L", "LA", "I", "I;16", "F")
 """Pillow's modes without colour."""
+Source = Path | Callable[[], IO[bytes]]
+"""An image: a file, or what opens one."""
 
 
 def image_files(folder: Path) -> tuple[list[tuple[Path, str | None]], tuple[str, ...]]:
@@ -41,35 +52,63 @@ def _images(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES)
 
 
-def channels_of(files: list[tuple[Path, str | None]]) -> int:
-    """1 if some images from the whole range are all grey, else 3."""
-    step = max(1, len(files) // LOOKED_AT)
-    return 1 if all(_opened(path).mode in GREY for path, _ in files[::step]) else 3
-
-
-def read_images(folder: Path, size: int, channels: int) -> Raw:
+def read_images(folder: Path, size: int, channels: int | None) -> Raw:
     """All images of a folder as numbers in [0, 1], (n, channels, size, size)."""
     files, classes = image_files(folder)
-    x = np.empty((len(files), channels, size, size), dtype=np.float32)
-    squeezed = 0
-    for i, (path, _) in enumerate(files):
-        image = _opened(path).convert("L" if channels == 1 else "RGB")
-        squeezed += image.size[0] != image.size[1]
-        if image.size != (size, size):
-            image = image.resize((size, size))
-        x[i] = np.asarray(image, dtype=np.float32).reshape(size, size, channels).transpose(2, 0, 1) / 255
-    notes = [f"{squeezed:,} of {len(files):,} images are not square and were squeezed into one."] if squeezed else []
+    paths = [path for path, _ in files]
+    x, notes = pixels({str(path): path for path in paths}, size, channels)
     labels = np.array([name for _, name in files]) if classes else None
-    return Raw(x, labels, [str(p.relative_to(folder)) for p, _ in files], classes, notes=notes)
+    return Raw(x, labels, [str(path.relative_to(folder)) for path in paths], classes, notes=notes)
 
 
-def _opened(path: Path):  # type: ignore[no-untyped-def]
+def channels_of(images: Sequence[tuple[str, Source]]) -> int:
+    """1 if some images from the whole range are all grey, else 3. Only their headers are read."""
+    step = max(1, len(images) // LOOKED_AT)
+    return 1 if all(_header(name, source) in GREY for name, source in images[::step]) else 3
+
+
+def pixels(
+    images: dict[str, Source] | dict[str, Path], size: int, channels: int | None
+) -> tuple[npt.NDArray[np.float32], list[str]]:
+    """Images by name as numbers in [0, 1], (n, channels, size, size), and what has to be said of them."""
+    channels = channels or channels_of(list(images.items()))
+    require_memory(4 * len(images) * channels * size**2, f"{len(images):,} images of {channels}×{size}×{size} numbers")
+    x = np.empty((len(images), channels, size, size), dtype=np.float32)
+    squeezed = 0
+    for i, (name, source) in enumerate(images.items()):
+        with _border(name), _opened(name, source) as image:
+            _library("ImageOps").exif_transpose(image, in_place=True)
+            squeezed += image.size[0] != image.size[1]
+            mode = "L" if channels == 1 else "RGB"
+            made = (image if image.mode == mode else image.convert(mode)).resize((size, size))
+            x[i] = np.asarray(made, dtype=np.float32).reshape(size, size, channels).transpose(2, 0, 1) / 255
+    said = f"{squeezed:,} of {len(images):,} images are not square and were squeezed into one."
+    return x, [said] if squeezed else []
+
+
+def _header(name: str, source: Source) -> str:
+    with _border(name), _opened(name, source) as image:
+        return str(image.mode)
+
+
+def _border(name: str) -> Any:
+    return reading(name, "an image", BadData, "Take it away or mend it.")
+
+
+def _opened(name: str, source: Source) -> Any:
+    """An image of which the header is read, and nothing more."""
+    image = _library("Image").open(source if isinstance(source, Path) else source(), formats=FORMATS)
+    if image.width * image.height > PIXELS:
+        image.close()
+        raise OversizedData(
+            f"{name} declares {image.width:,}×{image.height:,} pixels, more than {PIXELS:,}: make it smaller first."
+        )
+    return image
+
+
+def _library(part: str) -> Any:
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise NotInstalled("folders of images need Pillow, which is not installed: pip install pillow.") from None
-    try:
-        with Image.open(path) as image:
-            return ImageOps.exif_transpose(image)
-    except Exception as error:  # Pillow raises a dozen kinds for damaged files
-        raise BadData(f"{path} cannot be read as an image ({type(error).__name__}): take it away or mend it.") from None
+        raise NotInstalled("images need Pillow, which is not installed: pip install pillow.") from None
+    return Image if part == "Image" else ImageOps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posterity.arrays import read_arrays
-from posterity.cli.reading import images, tables
-from posterity.cli.reading.examples import Array, Examples, Kind, Raw, Recipe, Task, Wish, numbered
-from posterity.cli.reading.hugging_face import is_hugging_face, opened, read_hugging_face, shape_of, target_of
+from posterity.arrays import array_shape, read_arrays
+from posterity.border import reading
+from posterity.cli.reading import hugging_face, images, tables
+from posterity.cli.reading.columns import check_target, read_columns
+from posterity.cli.reading.examples import Array, Examples, Kind, Raw, ReadOptions, Recipe, Task, numbered, numbers_of
 from posterity.errors import BadData, NoDataSet
-from posterity.idx import IDX
-from posterity.idx import images as named_images
+from posterity.idx import IDX, part_of
 
 FEW_NUMBERS = 20
 """A target of at most so many different whole numbers is taken for classes."""
@@ -47,46 +46,46 @@ def kind_of(path: str) -> Kind:
         meant = f" Did you mean {where.with_name(near[0])}?" if near else ""
         raise NoDataSet(f"there is no file or folder {path}; sets known by name are {', '.join(IDX)}.{meant}")
     if where.is_dir():
-        return "hugging face" if is_hugging_face(where) else "images"
-    if where.suffix == ".npz":
+        return "hugging face" if hugging_face.is_hugging_face(where) else "images"
+    if where.suffix.lower() == ".npz":
         return "arrays"
-    if where.suffix in (".csv", ".tsv"):
+    if where.suffix.lower() in tables.SUFFIXES:
         return "table"
-    raise NoDataSet(f"{path} is none of: a folder of images (one folder a class), .npz with x and y, .csv, .tsv.")
+    raise NoDataSet(
+        f"{path} is none of: a folder of images (one folder a class), .npz with x and y, {', '.join(tables.SUFFIXES)}."
+    )
 
 
-def look(path: str, wish: Wish = Wish()) -> Look:  # noqa: B008 (frozen)
-    """How many examples there are, of which shape and classes; only names and headers are read where that is enough.
+def look(path: str, options: ReadOptions = ReadOptions(), recipe: Recipe | None = None) -> Look:  # noqa: B008 (frozen)
+    """How many examples there are, of which shape and classes. Of images and arrays only names and headers are read.
 
     Raises:
         NoDataSet: if there is nothing of that name, or nothing that can be read.
     """
     kind, where = kind_of(path), Path(path)
-    match kind:
-        case "images":
+    options = options.like(recipe)
+    with reading(path, f"data ({kind})", BadData):
+        if kind == "images":
             files, classes = images.image_files(where)
-            size = wish.size or images.SIZE
-            return Look(kind, len(files), (wish.channels or images.channels_of(files), size, size), classes or None)
-        case "arrays":
-            return Look(kind, *_npz_shape(where), None)
-        case "table":
-            names = tables.header(where)
-            columns = tables.inputs_of(names, wish, where)
-            return Look(kind, tables.row_count(where), (len(columns),), None, tuple(names))
-        case "named":
-            x, y = _named(path, wish)
-            return Look(kind, len(x), tuple(x.shape[1:]), tuple(str(i) for i in range(int(y.max()) + 1)))
-        case _:
-            found = opened(where, wish.part)
-            target = target_of(found, wish)
-            named = getattr(found.features.get(target), "names", None) if target else None
-            shape = shape_of(found, wish)
-            return Look(kind, len(found), shape, tuple(named) if named else None, tuple(found.column_names))
+            size = options.size or images.SIZE
+            channels = options.channels or images.channels_of([(str(p), p) for p, _ in files])
+            return Look(kind, len(files), (channels, size, size), classes or None)
+        if kind == "arrays":
+            count, *shape = array_shape(where, "x") or (0,)
+            return Look(kind, count, tuple(shape), None)
+        if kind == "hugging face":
+            found = hugging_face.opened(where, options.part)
+            shape_ = hugging_face.image_shape(found, options)
+            if shape_ is not None:
+                named = hugging_face.class_names(found, hugging_face.target_of(found, options))
+                return Look(kind, len(found), shape_, named or None, tuple(found.column_names))
+    examples = read(path, options, recipe, labels=False)
+    return Look(kind, len(examples.x), tuple(examples.x.shape[1:]), examples.classes or None, examples.recipe.names)
 
 
 def read(
     path: str,
-    wish: Wish = Wish(),  # noqa: B008 (frozen)
+    options: ReadOptions = ReadOptions(),  # noqa: B008 (frozen)
     recipe: Recipe | None = None,
     classes: tuple[str, ...] = (),
     labels: bool = True,
@@ -95,7 +94,7 @@ def read(
 
     Args:
         path: a folder, a file, or a name.
-        wish: what the user asks for.
+        options: what the user asks for.
         recipe: of a fit: new data is read as its training data was.
         classes: of a fit, in the order of its outputs.
         labels: whether labels are needed.
@@ -105,75 +104,65 @@ def read(
         BadData: if something cannot be read, with the file, row or column.
     """
     kind = kind_of(path)
-    if recipe is not None:
-        wish = _alike(wish, recipe, kind, path, labels)
-    raw = _raw(path, kind, wish)
-    if raw.y is None and labels:
-        how = "name the column of the labels with --target" if kind == "table" else "they are needed here"
-        raise BadData(
-            f"{path} has no labels: {how}." + (f" It has {', '.join(raw.columns)}." if kind == "table" else "")
-        )
-    task = recipe.task if recipe else _task(raw, wish, kind)
-    x, made = _inputs(raw, recipe, task, wish)
-    if recipe is not None and tuple(x.shape[1:]) != recipe.shape:
-        raise BadData(f"{path} has inputs of shape {tuple(x.shape[1:])}; those learned from had {recipe.shape}.")
-    if raw.y is None or (recipe is not None and not labels):
-        # Folders of foreign inputs may have names of their own: nobody asked for them.
-        return Examples(x, None, raw.names, classes, made, raw.notes)
-    if task == "regression":
-        y, made = _numbers(raw.y, recipe, made)
-        return Examples(x, y, raw.names, (), made, raw.notes)
-    y, found = _classes(raw, classes, path)
-    return Examples(x, y, raw.names, found, made, raw.notes)
+    with reading(path, f"data ({kind})", BadData):
+        raw = _raw(path, kind, options.like(recipe), recipe, labels)
+        if not len(raw.x):
+            raise BadData(f"{path} has no example.")
+        if raw.y is None and labels:
+            raise BadData(f"{path} has no labels, and they are needed here.")
+        return _examples(path, kind, raw, options.like(recipe), recipe, classes, labels)
 
 
-def _alike(wish: Wish, recipe: Recipe, kind: Kind, path: str, labels: bool) -> Wish:
-    """The recipe of a fit as a wish: what it was learned with is what is read."""
-    target = wish.target or recipe.target
-    if kind in ("table", "hugging face") and not labels and target not in _column_names(path, kind, wish):
-        target = None
-    picture = len(recipe.shape) == 3
-    return replace(
-        wish,
-        target=target,
-        columns=recipe.columns,
-        task=recipe.task,
-        size=recipe.shape[-1] if picture else None,
-        channels=recipe.shape[0] if picture else None,
-    )
+def _examples(
+    path: str, kind: Kind, raw: Raw, options: ReadOptions, recipe: Recipe | None, classes: tuple[str, ...], labels: bool
+) -> Examples:
+    known = recipe is not None
+    task = recipe.task if recipe is not None else _task(raw, options, kind)
+    recipe = recipe or Recipe.of(raw, task, options)
+    if raw.x.shape[1:] != recipe.shape:
+        raise BadData(f"{path} has inputs of shape {raw.x.shape[1:]}; those learned from had {recipe.shape}.")
+    rows = recipe.filled(raw.x)
+    with np.errstate(over="ignore"):
+        x = np.ascontiguousarray(recipe.standardised(rows), dtype=np.float32)
+    _check_finite(path, x, raw, recipe)
+    inputs = torch.from_numpy(x)
+    as_read = torch.from_numpy(np.ascontiguousarray(rows)) if recipe.columns else inputs
+    y: Tensor | None = None
+    if raw.y is None or (known and not labels):
+        # Folders of foreign inputs may have names of their own: no one asked for them.
+        found = classes
+    elif task == "regression":
+        y, found = _scaled(raw.y, recipe), ()
+    else:
+        y, found = _classes(raw, classes, path)
+    return Examples(inputs, y, raw.names, found, recipe, as_read, raw.notes)
 
 
-def _column_names(path: str, kind: Kind, wish: Wish) -> list[str]:
-    return tables.header(Path(path)) if kind == "table" else list(opened(Path(path), wish.part).column_names)
-
-
-def _raw(path: str, kind: Kind, wish: Wish) -> Raw:
+def _raw(path: str, kind: Kind, options: ReadOptions, recipe: Recipe | None, labels: bool) -> Raw:
     where = Path(path)
     match kind:
         case "images":
-            files, _ = images.image_files(where)
-            return images.read_images(where, wish.size or images.SIZE, wish.channels or images.channels_of(files))
+            return images.read_images(where, options.size or images.SIZE, options.channels)
         case "arrays":
             return _npz(where)
         case "table":
-            return tables.read_table(where, wish)
+            table = tables.read_table(where)
+            if recipe is not None and not labels:
+                options = replace(options, target=None)  # new inputs need not have it, and may have gaps in it
+            check_target(table, options, labels)
+            return read_columns(table, options, recipe)
         case "named":
-            x, y = _named(path, wish)
+            if options.part not in ("train", "test"):
+                raise BadData(f'{path} has the parts train and test, and no "{options.part}".')
+            x, y = part_of(path, "train" if options.part == "train" else "test")
             return Raw(x.numpy(), y.numpy(), [str(i + 1) for i in range(len(x))])
         case _:
-            return read_hugging_face(where, wish)
-
-
-def _named(name: str, wish: Wish) -> tuple[Tensor, Tensor]:
-    if wish.part not in ("train", "test"):
-        raise BadData(f'{name} has the parts train and test, and no "{wish.part}".')
-    found = named_images(name)
-    return found.train if wish.part == "train" else found.test
+            return hugging_face.read_hugging_face(where, options, recipe, labels)
 
 
 def _npz(path: Path) -> Raw:
-    x = read_arrays(path, ["x"])["x"]
-    y = read_arrays(path, ["y"])["y"] if "y.npy" in zipfile.ZipFile(path).namelist() else None
+    arrays = read_arrays(path, ["x"], ["y"])
+    x, y = arrays["x"], arrays.get("y")
     if x.dtype.kind not in "fiub" or not x.ndim:
         raise NoDataSet(
             f"{path}: x is an array of {x.dtype} and shape {x.shape[:9]}: one row of numbers for each input."
@@ -183,23 +172,19 @@ def _npz(path: Path) -> Raw:
     return Raw(x.astype(np.float32), y, [str(i + 1) for i in range(len(x))])
 
 
-def _npz_shape(path: Path) -> tuple[int, tuple[int, ...]]:
-    """(examples, shape of one) from the header alone."""
-    try:
-        with zipfile.ZipFile(path) as file, file.open("x.npy") as member:
-            version = np.lib.format.read_magic(member)
-            read_header = (
-                np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            )
-            shape, _, _ = read_header(member)
-    except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds between them
-        raise NoDataSet(f"{path} is no .npz file with an array x ({type(error).__name__}).") from None
-    return (shape[0], tuple(shape[1:])) if shape else (0, ())
+def _check_finite(path: str, x: Array, raw: Raw, recipe: Recipe) -> None:
+    finite = np.isfinite(x)
+    if finite.all():
+        return
+    place = np.argwhere(~finite)[0].tolist()
+    column = f', column "{recipe.inputs[place[1]]}"' if recipe.columns else ""
+    value = raw.x[tuple(place)]
+    raise BadData(f"{path}, input {raw.names[place[0]]}{column}: {value} is no number that a network can take.")
 
 
-def _task(raw: Raw, wish: Wish, kind: Kind) -> Task:
-    if wish.task:
-        return wish.task
+def _task(raw: Raw, options: ReadOptions, kind: Kind) -> Task:
+    if options.task:
+        return options.task
     y = raw.y
     if y is None or kind in ("images", "named") or raw.classes or y.dtype.kind in "USO":
         return "classification"
@@ -209,30 +194,9 @@ def _task(raw: Raw, wish: Wish, kind: Kind) -> Task:
     return "regression"
 
 
-def _inputs(raw: Raw, recipe: Recipe | None, task: Task, wish: Wish) -> tuple[Tensor, Recipe]:
-    """Inputs as a tensor; columns of a table are brought to mean 0 and size 1, as the recipe has it or the data gives it."""
-    x = raw.x
-    if recipe is None:
-        mean: Array = x.mean(0, dtype=np.float64) if raw.columns else np.zeros(0)
-        scale: Array = x.std(0, dtype=np.float64) if raw.columns else np.zeros(0)
-        scale = np.where(scale > 1e-12, scale, 1.0)
-        recipe = Recipe(task, x.shape[1:], raw.columns, wish.target, tuple(mean.tolist()), tuple(scale.tolist()))
-    if recipe.columns:
-        x = (x - np.array(recipe.mean)) / np.array(recipe.scale)
-    return torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), recipe
-
-
-def _numbers(y: Array, recipe: Recipe | None, made: Recipe) -> tuple[Tensor, Recipe]:
-    if y.dtype.kind not in "fiub":
-        raise BadData(
-            "the targets are text, and a regression needs numbers: --task classification takes them for classes."
-        )
-    values = y.astype(np.float64).reshape(len(y), -1)
-    if recipe is None:
-        spread = float(values.std())
-        made = replace(made, target_mean=float(values.mean()), target_scale=spread if spread > 1e-12 else 1.0)
-    scaled = (values - made.target_mean) / made.target_scale
-    return torch.from_numpy(scaled.astype(np.float32)), made
+def _scaled(y: Array, recipe: Recipe) -> Tensor:
+    scaled = (numbers_of(y) - recipe.target_mean) / recipe.target_scale
+    return torch.from_numpy(scaled.astype(np.float32))
 
 
 def _classes(raw: Raw, known: tuple[str, ...], path: str) -> tuple[Tensor, tuple[str, ...]]:
@@ -244,7 +208,5 @@ def _classes(raw: Raw, known: tuple[str, ...], path: str) -> tuple[Tensor, tuple
     place = {name: i for i, name in enumerate(classes)}
     foreign = [name for name in found if name not in place]
     if foreign:
-        raise BadData(
-            f'{path} has the class "{foreign[0]}", which is none of those learned: {", ".join(classes[:20])}.'
-        )
+        raise BadData(f'{path} has the class "{foreign[0]}", which is none of those learned: {", ".join(classes)}.')
     return torch.tensor([place[word] for word in words]), classes

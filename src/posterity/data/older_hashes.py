@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 
 OlderHashes = Int[Tensor, " _"]
 

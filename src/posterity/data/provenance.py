@@ -23,8 +23,8 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named, read_blocks
-from posterity.curvature.batches import Data
-from posterity.curvature.hashes import (
+from posterity.data.batches import Data
+from posterity.data.hashes import (
     COLUMNS,
     Hashes,
     data_fingerprint,
@@ -35,7 +35,7 @@ from posterity.curvature.hashes import (
     seen,
     whole_of,
 )
-from posterity.curvature.older_hashes import OlderHashes
+from posterity.data.older_hashes import OlderHashes
 from posterity.errors import BadData, NoData
 
 NOTE = "_posterity_past"

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from posterity.blocks import run_with
+from posterity.brief import brief
 from posterity.checks import explained, not_finite
 from posterity.errors import BadData, NoData, NotFinite
 
@@ -29,6 +30,8 @@ TARGET_KEYS = ("labels", "label", "targets", "target", "y")
 @dataclass(frozen=True)
 class Batch:
     """Inputs for the network, by position or by name, and the targets."""
+
+    __repr__ = brief
 
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
@@ -206,7 +209,7 @@ def batches(data: Data, batch_size: int, workers: Workers | None = None) -> Iter
 
 def batch_count(data: Data, batch_size: int, workers: Workers | None = None) -> int | None:
     """How many batches this worker's share has, where that is known."""
-    count = -(-len(data[0]) // batch_size) if is_pair(data) else _length(data)
+    count = -(-len(data[0]) // batch_size) if is_pair(data) else known_length(data)
     if count is not None and isinstance(data, Dataset):
         count = -(-count // batch_size)
     workers = workers or Workers.here()
@@ -221,7 +224,7 @@ def check_data(data: Data) -> None:
             raise BadData(f"there are {len(x)} inputs and {len(y)} targets: they must pair up.")
         if not len(x):
             raise NoData("the tensors given as data are empty.")
-    elif _length(data) == 0:
+    elif known_length(data) == 0:
         raise NoData(f"the {type(data).__name__} given as data is empty.")
     elif not isinstance(data, (Dataset, Iterable)):
         raise BadData(
@@ -245,7 +248,7 @@ def is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:
     return isinstance(data, (tuple, list)) and len(data) == 2 and all(isinstance(x, Tensor) for x in data)
 
 
-def _length(data: Data) -> int | None:
+def known_length(data: Data) -> int | None:
     """Where it is known: a loader of a stream has a `__len__` that raises."""
     try:
         return len(data) if isinstance(data, Sized) else None
@@ -259,8 +262,14 @@ def is_sharded(data: Data) -> bool:
     return isinstance(data, DataLoader) and any(isinstance(s, DistributedSampler) for s in samplers)
 
 
-def input_batches(x: Inputs, batch_size: int, device: torch.device) -> list[Batch]:
-    """Inputs alone as batches; the targets are stand-ins that tell how many there are."""
+def input_batches(x: Inputs, batch_size: int, device: torch.device, dtype: torch.dtype = torch.float32) -> list[Batch]:
+    """Inputs alone as batches, arrays in the network's `dtype`; the targets are stand-ins that tell how many there are."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size is at least 1, not {batch_size}")
+    if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
+        # numpy computes in float64 unless told otherwise: of an array, that says nothing about what its owner wants.
+        wide = np.float64 if dtype == torch.float64 else np.float32
+        x = torch.from_numpy(x.astype(wide)).to(dtype)
     pieces = [piece for piece in _pieces(x, batch_size) if piece[2]]
     if not pieces:
         raise BadData("there is no input to predict for.")

@@ -7,7 +7,6 @@ here, and all of them train together, in one batched pass a step.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,28 +18,27 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from posterity.bars import track
-from posterity.blocks import evaluating, find_blocks, named, read_blocks
+from posterity.blocks import Replica, evaluating, find_blocks, named, read_blocks
+from posterity.blocks.replicas import copied
 from posterity.curvature import GaussianNoise
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
+from posterity.data.examples import Examples
+from posterity.data.provenance import past_of, sign, together
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, Choice, FunctionSpace, LeftOut, Link, Member, Networks, calibrate, folds_of
-from posterity.kernel.kernels import Examples, fits
+from posterity.kernel import Calibration, Choice, LeftOut, calibrate
 from posterity.laplace import isotropic
-from posterity.workflow.few import around_network
+from posterity.predictive.exact import AveragedNetworks, ExactLinear
+from posterity.predictive.predictor import Predictor, Stack
+from posterity.workflow.problem import Problem
+from posterity.workflow.recipe import SmallNetworks
+from posterity.workflow.ways.candidate import Candidate, Options
+from posterity.workflow.ways.one_network import around_network
 
-COARSE = tuple(10.0**k for k in range(-5, 3))
-"""Strengths of the prior, as multiples of the noise's precision."""
-FINE = (0.3, 1.0, 3.0)
-"""Multiples of the best of them, which are trained for longer."""
 NOISES = tuple(10.0 ** (k / 20) for k in range(-40, 11))
 """Variances of the noise, in units of the squared errors that were left out."""
 PRECISIONS = tuple(10.0 ** (k / 4) for k in range(-48, 49))
 """Of the prior in the end: a finite grid, which certificates pay for."""
-LONG, SHORTER, AT_ONCE = 2500, 5, 512
-"""Steps of Adam for fine strengths, how many times fewer for coarse ones, and examples a step."""
-LR, LR_OF_MANY = 1e-2, 3e-2
-"""Of the first step; it falls to zero. More examples than an exact posterior takes bear larger steps, and need them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,106 +51,118 @@ class Siblings:
     others: tuple[Mapping[str, Tensor], ...]
     folds: Int[Tensor, " n"]
     """Which of the others has not seen an example."""
-    precision: float = math.nan
+    precision: float
     """Of the isotropic prior that they were trained under."""
 
+    @property
+    def shares(self) -> list[float]:
+        """How much each counts: the first as much as the others together."""
+        return [0.5, *(0.5 / len(self.others) for _ in self.others)]
 
-def train_siblings(
-    model: nn.Module,
-    examples: Examples,
-    likelihood: GaussianNoise,
-    groups: Tensor | None = None,
-    progress: bool = True,
-) -> Siblings:
+
+def small_networks(problem: Problem, options: Options) -> Candidate:
+    """Siblings that leave a fifth out each choose strength, noise and width; around each there is an exact posterior.
+
+    Of more examples than that takes, the siblings are averaged as they are.
+    """
+    model, likelihood, examples = problem.model, problem.likelihood, problem.examples
+    assert isinstance(likelihood, GaussianNoise)
+    assert examples is not None
+    siblings = train_siblings(problem, options.recipe.small_networks, options.progress)
+    started = past_of(model)  # siblings begin at the network's own weights
+    model.load_state_dict(siblings.network, strict=False)
+    prior = isotropic(model, siblings.precision, blocks=named(problem.prior.mean))
+    seen = prior.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=problem.seen)
+    prior = replace(prior, card=replace(prior.card, provenance=seen))
+    sign(model, together([started, seen, problem.seen]))
+    if problem.few is None:
+        averaged = averaged_siblings(problem, siblings, options)
+        return Candidate(prior, averaged.likelihood, averaged, scores_unknown=False)
+    found = around_siblings(problem, prior, siblings, options)
+    return Candidate(prior, found.likelihood, found)
+
+
+def train_siblings(problem: Problem, recipe: SmallNetworks, progress: bool = False) -> Siblings:
     """Siblings of the strength that predicts best what they left out."""
-    whole = Batch.joined(examples.inputs)
-    folds = torch.unique(folds_of(examples.targets, groups), return_inverse=True)[1].to(examples.targets.device)
-    lr = LR if fits(examples.count, examples.outputs, new_head=False) else LR_OF_MANY
-    copies = _Copies(model, replace(whole, targets=whole.targets.view(-1, examples.outputs)), folds, lr)
-    best, _ = copies.least(COARSE, math.ceil(LONG / SHORTER), progress)
-    strength, squared = copies.least([best * factor for factor in FINE], LONG, progress)
+    examples, likelihood = problem.examples, problem.likelihood
+    assert examples is not None
+    assert isinstance(likelihood, GaussianNoise)
+    folds = torch.unique(problem.leave_out.folds, return_inverse=True)[1]
+    lr = recipe.lr_of_many if problem.few is None else recipe.lr
+    whole = replace(examples.whole, targets=examples.whole.targets.view(-1, examples.outputs))
+    copies = _Copies(problem.model, whole, folds, lr, recipe.at_once)
+    best, _ = copies.least(recipe.coarse, math.ceil(recipe.long / recipe.shorter), progress)
+    strength, squared = copies.least([best * factor for factor in recipe.fine], recipe.long, progress)
     noise = GaussianNoise(likelihood.precision or 1 / max(squared, 1e-10))
     precision = min(PRECISIONS, key=lambda p: abs(math.log(p / (strength * noise.value))))
     network, *others = copies.found[strength]
     return Siblings(noise, network, tuple(others), folds, precision)
 
 
-def around_siblings(
-    model: nn.Module,
-    prior: Gaussian,
-    siblings: Siblings,
-    examples: Examples,
-    likelihood: GaussianNoise,
-    link: Link = "probit",
-) -> FunctionSpace:
-    """Posteriors around the network that saw everything and around its siblings, as wide and as noisy as left-out examples say.
-
-    The first counts as much as the others together.
-    """
-    whole, targets = Batch.joined(examples.inputs), examples.targets
-    first = around_network(model, prior, Examples([whole], targets, examples.outputs), siblings.noise, link)
+def around_siblings(problem: Problem, prior: Gaussian, siblings: Siblings, options: Options) -> Stack:
+    """Posteriors around the network that saw all examples and around its siblings, as wide as left-out examples say."""
+    model, examples, link = problem.model, problem.examples, options.link
+    assert examples is not None
+    assert isinstance(problem.likelihood, GaussianNoise)
+    whole, targets = examples.whole, examples.targets
+    around = [around_network(model, prior, Examples([whole], targets, examples.outputs), siblings.noise, link)]
     mean = torch.empty(len(targets), examples.outputs, dtype=torch.float64, device=targets.device)
     covariance = mean.new_empty(*mean.shape, examples.outputs)
-    others, twin = [], copy.deepcopy(model)
+    twin, network = copied(model), Replica(model)
     for fold, weights in enumerate(siblings.others):
         kept, out = (siblings.folds != fold).nonzero().flatten(), (siblings.folds == fold).nonzero().flatten()
         twin.load_state_dict(weights, strict=False)
-        part = Examples([whole.rows(kept)], targets[kept], examples.outputs)
-        other = replace(around_network(twin, prior, part, siblings.noise, link), blocks=first.blocks)
+        other = around_network(twin, prior, examples.rows(kept), siblings.noise, link)
         with torch.no_grad(), evaluating(model):
-            new = other.jacobian(model, [whole.rows(out)])
+            new = other.jacobian(network, [whole.rows(out)])
             mean[out], covariance[out] = other.choice.best.posterior.moments(new)
-        others.append(other)
+        around.append(replace(other, rows=kept))
     left_out, candidates = LeftOut(mean, covariance), [siblings.noise]
-    if likelihood.precision is None:
+    if problem.likelihood.precision is None:
         candidates = [GaussianNoise(siblings.noise.value / factor) for factor in NOISES]
     scored = [(candidate, *calibrate(left_out, candidate, targets, link)) for candidate in candidates]
     noise, calibration, nll, widths = min(scored, key=lambda found: found[2])
     log_probs = left_out.log_probs(noise, targets, calibration, link)
 
-    def calibrated(space: FunctionSpace, weight: float) -> FunctionSpace:
-        member = Member(weight, space.choice.best.posterior, calibration, nll, log_probs)
+    def calibrated(one: ExactLinear) -> Predictor:
+        member = replace(one.choice.best, calibration=calibration, nll=nll, log_probs=log_probs)
         choice = Choice((member,), widths * len(candidates), "loo", len(PRECISIONS))
-        return replace(space, choice=choice, likelihood=noise)
+        return replace(one, choice=choice, likelihood=noise)
 
-    around = tuple(calibrated(other, 0.5 / len(others)) for other in others)
-    return replace(calibrated(first, 0.5), siblings=around, folds=siblings.folds)
+    return Stack(tuple(zip(siblings.shares, map(calibrated, around), strict=True)))
 
 
-def averaged_siblings(
-    model: nn.Module, siblings: Siblings, examples: Examples, likelihood: GaussianNoise
-) -> tuple[Networks, GaussianNoise]:
-    """The siblings as they are, for more examples than an exact posterior takes, and the noise of their average.
+def averaged_siblings(problem: Problem, siblings: Siblings, options: Options) -> AveragedNetworks:
+    """The siblings as they are, and the noise of their average.
 
     The squared error of what was left out is the noise and what the networks disagree by. Of that, the average takes account.
     """
-    whole, targets, twin = Batch.joined(examples.inputs), examples.targets, copy.deepcopy(model)
-    targets = targets.view(-1, examples.outputs).double()
-    all_weights = [siblings.network, *siblings.others]
-    shares = torch.tensor([0.5, *(0.5 / len(siblings.others) for _ in siblings.others)], dtype=torch.float64)
-    blocks, outputs = [], []
+    examples, likelihood, twin = problem.examples, problem.likelihood, copied(problem.model)
+    assert examples is not None
+    assert isinstance(likelihood, GaussianNoise)
+    targets = examples.targets.view(-1, examples.outputs).double()
+    shares = torch.tensor(siblings.shares, dtype=torch.float64)
+    blocks, outputs = find_blocks(twin, named(problem.prior.mean)), []
+    matrices = []
     with torch.no_grad(), evaluating(twin):
-        for weights in all_weights:
+        for weights in [siblings.network, *siblings.others]:
             twin.load_state_dict(weights, strict=False)
-            blocks.append(read_blocks(twin, find_blocks(twin, named(isotropic(twin).mean))))
-            outputs.append(whole.outputs(twin).view_as(targets).double())
+            matrices.append(read_blocks(twin, blocks))
+            outputs.append(examples.whole.outputs(twin).view_as(targets).double())
     found = torch.stack(outputs)
     left_out = torch.stack(outputs[1:]).gather(0, siblings.folds.view(1, -1, 1).expand(1, *targets.shape))[0]
     mean = torch.einsum("k,kno->no", shares.to(found), found)
     disagreement = float(torch.einsum("k,kno->no", shares.to(found), (found - mean).square()).mean())
     squared = float((left_out - targets).square().mean())
     noise = likelihood if likelihood.precision else GaussianNoise(1 / max(squared - disagreement, squared / 2, 1e-10))
-    certain = left_out.new_zeros(*left_out.shape, examples.outputs)
-    log_probs = LeftOut(left_out, certain).log_probs(noise, examples.targets, Calibration(), "probit")
-    networks = tuple(zip(shares.tolist(), blocks, strict=True))
-    return Networks(1.0, networks, Calibration(0.0), float(-log_probs.mean()), log_probs), noise
+    return AveragedNetworks(tuple(zip(siblings.shares, matrices, strict=True)), Calibration(0.0), noise, options.link)
 
 
 class _Copies:
     """Copies of a network for each strength: one that sees all examples, and one without each fold."""
 
-    def __init__(self, model: nn.Module, whole: Batch, folds: Int[Tensor, " n"], lr: float) -> None:
-        self.model, self.whole, self.folds, self.lr = copy.deepcopy(model), whole, folds, lr
+    def __init__(self, model: nn.Module, whole: Batch, folds: Int[Tensor, " n"], lr: float, at_once: int) -> None:
+        self.model, self.whole, self.folds, self.lr, self.at_once = copied(model), whole, folds, lr, at_once
         self.start = {name: p.detach().clone() for name, p in self.model.named_parameters() if p.requires_grad}
         every = torch.ones_like(folds, dtype=torch.bool)
         self.seen: Bool[Tensor, "copies n"] = torch.stack([every, *(folds != label for label in folds.unique())])
@@ -204,8 +214,8 @@ class _Copies:
         first, second = ({name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2))
         generator = torch.Generator().manual_seed(0)
         for step in track(range(1, steps + 1), steps, "strengths of the prior", progress):
-            rows = torch.arange(n) if n <= AT_ONCE else torch.randperm(n, generator=generator)[:AT_ONCE]
-            batch = self.whole if n <= AT_ONCE else self.whole.rows(rows)
+            rows = torch.arange(n) if n <= self.at_once else torch.randperm(n, generator=generator)[: self.at_once]
+            batch = self.whole if n <= self.at_once else self.whole.rows(rows)
             slopes = _for_each(grad(partial(objective, batch)), weights, shares[:, rows], decays)
             rate = 0.5 * self.lr * (1 + math.cos(math.pi * step / steps))
             for name, w in weights.items():

@@ -37,7 +37,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from posterity.curvature.batches import Batch, Data, Workers, batches, check_data
+from posterity.data.batches import Batch, Data, Workers, batches, check_data
 
 Hashes = Int[Tensor, "_ columns"]
 """One row of 64-bit numbers for each example."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,12 +10,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posterity.algebra import Basis, DenseMatrix, JointEigen, Matrix, scaled_identity
-from posterity.blocks import Block, Selection, find_blocks
 from posterity.checks import check_groups
-from posterity.curvature import EKFAC, Curvature, Data, Dense, Exact, GaussianNoise, Likelihood
-from posterity.curvature.batches import Workers, batches
-from posterity.curvature.hashes import Hashes, batch_hashes, gathered
-from posterity.curvature.provenance import Provenance, matrices_digest, past_of
+from posterity.curvature import EKFAC, Curvature, Dense, Exact, GaussianNoise, Likelihood
+from posterity.data import Data
+from posterity.data.batches import Workers, batches
+from posterity.data.hashes import Hashes, batch_hashes, gathered
+from posterity.data.leave_out import LeaveOut
+from posterity.data.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, DidNotConverge, Inconsistent, NoData, UnsupportedLayer
 from posterity.kernel import (
     BlockFrame,
@@ -28,36 +27,22 @@ from posterity.kernel import (
     Kernel,
     LeftOut,
     Linearised,
-    Link,
     Member,
     PerOutput,
     Shared,
     Strength,
     calibrate,
-    choose_noise,
-    folds_of,
 )
-from posterity.kernel.folds import judged, numbered
 from posterity.kernel.gradients import Rows
-from posterity.kernel.kernels import SHARED, SIDE
-from posterity.kernel.last_layer import (
-    HeadSpace,
-    InWeights,
-    WeightsLatent,
-    as_jacobian,
-    features_of,
-    gauss_newton,
-)
+from posterity.kernel.last_layer import InWeights, WeightsLatent, as_jacobian, features_of, gauss_newton
 from posterity.kernel.left_out import left_out_some
-from posterity.laplace import Scales, isotropic, update
-from posterity.workflow.fit import Fit
+from posterity.laplace import isotropic, update
+from posterity.predictive.exact import LastLayer
+from posterity.workflow.problem import Problem
+from posterity.workflow.ways.around_prior import with_noise
+from posterity.workflow.ways.candidate import Made, Options
+from posterity.workflow.ways.structured import by_heart
 
-log = logging.getLogger("posterity")
-
-REFITTED = 300
-"""Up to so many training examples are left out fold by fold, by refitting: the closed form flatters priors that are too weak."""
-SOME = 1000
-"""Training examples that are left out where there are too many for all."""
 STEPS_OF_TEN = tuple(range(-24, 25))
 """Precisions of the prior are 10^(k/2): a finite grid whatever the features, which certificates pay for."""
 AROUND = 16
@@ -81,18 +66,33 @@ class Features:
         return next(iter(self.train.blocks.values())).a.shape  # type: ignore[union-attr, return-value]
 
 
-def head_of(model: nn.Module, blocks: dict[str, Block]) -> str | None:
-    """The one block selected, if it is a linear layer with all its weights free."""
+def why_no_last_layer(problem: Problem, validated: bool) -> str | None:
+    """Why the layers selected are not one last layer with all its weights free; None if they are."""
+    blocks = problem.blocks
     if len(blocks) != 1:
-        return None
+        return "several layers are uncertain"
+    if Workers.here().size > 1:
+        return "several processes share the data"
     ((name, block),) = blocks.items()
-    layer = model.get_submodule(name) if name in dict(model.named_modules()) else None
-    if type(layer) is not nn.Linear or block.shape != (
+    layer = problem.model.get_submodule(name) if name in dict(problem.model.named_modules()) else None
+    whole = type(layer) is nn.Linear and block.shape == (
         layer.out_features,
         layer.in_features + (layer.bias is not None),
-    ):
+    )
+    if not whole:
+        return f'"{name}" is no linear layer with all its weights free'
+    first = next(iter(batches(problem.again, problem.batch_size)), None)
+    if first is None:
         return None
-    return name
+    try:
+        _, outputs = features_of(problem.model, name, first)
+    except UnsupportedLayer as error:
+        return str(error)
+    if not validated and by_heart(outputs, problem.likelihood, problem.likelihood.check(outputs, first.targets)[1]):
+        return (
+            "the network has memorised its examples: its features have seen their labels, and cannot be judged by them"
+        )
+    return None
 
 
 def read(model: nn.Module, head: str, data: Data, likelihood: Likelihood, batch_size: int) -> Features:
@@ -119,78 +119,37 @@ def read(model: nn.Module, head: str, data: Data, likelihood: Likelihood, batch_
     return Features(as_jacobian(head, torch.cat(features), torch.cat(outputs)), torch.cat(targets), seen)
 
 
-def last_layer(
-    model: nn.Module,
-    data: Data,
-    likelihood: Likelihood,
-    blocks: Selection,
-    *,
-    precision: float | None = None,
-    validation: Data | None = None,
-    groups: Tensor | None = None,
-    link: Link = "probit",
-    classes: Sequence[str] | None = None,
-    batch_size: int = 256,
-) -> Fit | None:
-    """The exact posterior if the blocks are the network's last layer and it is within reach, else None, and why in the log."""
-    named = find_blocks(model, blocks)
-    head = head_of(model, named)
-    if head is None or Workers.here().size > 1:
-        return None
-    try:
-        found = read(model, head, data, likelihood, batch_size)
-        held = None if validation is None else read(model, head, validation, likelihood, batch_size)
-    except UnsupportedLayer as error:
-        log.info("no exact posterior of the last layer: %s", error)
-        return None
-    (n, inputs), outputs = found.shape, found.train.outputs.shape[1]
-    check_groups(groups, n)
-    learn_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
-    reach = n * outputs <= SIDE if learn_noise else n <= SHARED or inputs * outputs <= SIDE
-    if not reach or (learn_noise and (precision is not None or held is not None)):
-        log.info(
-            "no exact posterior of the last layer (limits: %d examples, or inputs times outputs of %d): it is structured",
-            SHARED,
-            SIDE,
-        )
-        return None
-    return exact_head(model, head, named[head], found, likelihood, precision, held, groups, link, classes)
-
-
-def exact_head(
-    model: nn.Module,
-    head: str,
-    block: Block,
-    found: Features,
-    likelihood: Likelihood,
-    precision: float | None = None,
-    validation: Features | None = None,
-    groups: Tensor | None = None,
-    link: Link = "probit",
-    classes: Sequence[str] | None = None,
-) -> Fit:
+def last_layer(problem: Problem, options: Options) -> Made:
     """The posterior of a last layer around its own mode, with strength, width and softness chosen by leave-one-out."""
+    model, likelihood, precision = problem.model, problem.likelihood, options.precision
+    ((head, block),) = problem.blocks.items()
+    found = read(model, head, problem.again, likelihood, problem.batch_size)
+    check_groups(problem.groups, len(found.targets))
+    held = None
+    if options.validation is not None:
+        held = read(model, head, options.validation, likelihood, problem.batch_size)
     frames = {head: BlockFrame.of(scaled_identity(precision or 1.0, block.shape))}
-    learn_noise = isinstance(likelihood, GaussianNoise) and likelihood.precision is None
-    if learn_noise:
-        choice, likelihood = _with_noise(frames, head, found)
+    if problem.learns_noise:
+        outputs = found.train.outputs.shape[1]
+        of = Linearised(PerOutput(frames), found.train, found.targets, GaussianNoise(), outputs, None)
+        choice, likelihood = with_noise(of, Options())
     else:
-        search = _Search(frames, head, found, likelihood, validation, groups, link)
+        leave_out = LeaveOut.of(found.targets, problem.groups)
+        search = _Search(frames, head, found, likelihood, held, leave_out, options)
         choice = search.only(precision) if precision is not None else search.best()
     best = choice.best.posterior
     strength = best.strength
     assert strength is not None
-    chosen = strength.floor if learn_noise else strength.head
+    chosen = strength.floor if problem.learns_noise else strength.head
     prior = isotropic(model, chosen, blocks=[head])
     if precision is None:
-        by = found.seen if validation is None else validation.seen
+        by = found.seen if held is None else held.seen
         # A certificate on the data that chose pays for the choice.
-        told = prior.provenance.chose("the strength of the prior", options=choice.strengths, by=by)
-        prior = prior.with_provenance(told)
+        chose = prior.provenance.chose("the strength of the prior", options=choice.strengths, by=by)
+        prior = prior.with_provenance(chose)
     mean = _weights(best, head, chosen)
-    matrix = _curvature(found, head, best.latent.outputs, likelihood)
-    like = next(model.parameters())
-    weights = {head: mean.to(like)}
+    matrix = _curvature(found, head, best.latent.outputs, likelihood, options.recipe.last_layer.dense)
+    weights = {head: mean.to(next(model.parameters()))}
     curvature = Curvature(
         {head: matrix},
         best.latent.nll,
@@ -201,10 +160,9 @@ def exact_head(
         matrices_digest(weights),
     )
     posterior = update(prior, weights, curvature)
-    # The network has not changed since the prior was made, and neither has its frozen state: it is told once.
-    posterior = replace(posterior, card=replace(posterior.card, classes=tuple(classes or ())))
-    space = HeadSpace({head: block}, weights, frames, choice, likelihood, link, head=head)
-    return Fit(model, prior, posterior, curvature, Scales(), None, likelihood, space)
+    posterior = replace(posterior, card=replace(posterior.card, classes=tuple(problem.classes or ())))
+    predictor = LastLayer(weights, frames, choice, likelihood, options.link, head=head)
+    return Made(predictor, prior, posterior, curvature)
 
 
 class _Search:
@@ -217,22 +175,20 @@ class _Search:
         found: Features,
         likelihood: Likelihood,
         validation: Features | None,
-        groups: Tensor | None,
-        link: Link,
+        leave_out: LeaveOut,
+        options: Options,
     ) -> None:
         n, inputs = found.shape
-        outputs = found.train.outputs.shape[1]
+        outputs, self.recipe = found.train.outputs.shape[1], options.recipe.last_layer
         # In whichever space is smaller.
-        small = n <= SHARED and n <= inputs * outputs
+        small = n <= self.recipe.in_function_space and n <= inputs * outputs
         kernel: Kernel = Shared(frames, head) if small else InWeights(frames, head)
         self.of = Linearised(kernel, found.train, found.targets, likelihood, outputs, None)
-        self.validation, self.link = validation, link
-        self.groups = None if groups is None else numbered(groups)
-        self.folds = folds_of(found.targets, groups)
-        self.judged, _ = judged(self.folds)
+        self.validation, self.link = validation, options.link
+        self.groups, self.folds, self.judged = leave_out.groups, leave_out.folds, leave_out.judged
         self.some: Tensor | None = None
-        if not small and n > SOME and groups is None:
-            self.some = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:SOME]
+        if not small and n > self.recipe.some and leave_out.groups is None:
+            self.some = torch.randperm(n, generator=torch.Generator().manual_seed(0))[: self.recipe.some]
         self.norm = float(_rows(found, head).square().sum(-1).mean())
         self.seen: dict[int, Member | None] = {}
         self.widths = 1
@@ -313,20 +269,9 @@ class _Search:
         if self.some is not None:
             left_out = left_out_some(posterior.latent, self.of.likelihood, self.of.targets, self.some)
             return left_out, self.of.targets[self.some]
-        few = len(self.of.targets) <= REFITTED
+        few = len(self.of.targets) <= self.recipe.refitted
         left_out = posterior.refitted(self.folds) if few else posterior.left_out(self.groups)
         return left_out.part(self.judged), self.of.targets[self.judged]
-
-
-def _with_noise(frames: dict[str, BlockFrame], head: str, found: Features) -> tuple[Choice, GaussianNoise]:
-    """Regression: strength and noise together, in closed form."""
-    outputs = found.train.outputs.shape[1]
-    of = Linearised(PerOutput(frames), found.train, found.targets, GaussianNoise(), outputs, None)
-    noise = choose_noise(of.kernel, found.train, of.start(), found.targets)
-    likelihood = GaussianNoise(noise.precision)
-    posterior = replace(of, likelihood=likelihood).posterior(noise.strength)
-    member = Member(1.0, posterior, Calibration(), noise.nll)
-    return Choice((member,), noise.options, "loo", noise.options), likelihood
 
 
 def _rows(found: Features, head: str) -> Float[Tensor, "n inp"]:
@@ -345,11 +290,13 @@ def _weights(posterior: FunctionPosterior, head: str, precision: float) -> Float
     return latent.weights.mT @ rows.a / precision
 
 
-def _curvature(found: Features, head: str, outputs: Float[Tensor, "n outputs"], likelihood: Likelihood) -> Matrix:
+def _curvature(
+    found: Features, head: str, outputs: Float[Tensor, "n outputs"], likelihood: Likelihood, dense: int
+) -> Matrix:
     """Gauss–Newton in full where it is small, else its exact diagonal in the frame of its two averages."""
     features, root = _rows(found, head), likelihood.fisher_root(outputs)
     (n, inp), c = features.shape, outputs.shape[1]
-    if inp * c <= SIDE:
+    if inp * c <= dense:
         return DenseMatrix(gauss_newton(features, root), (c, inp))
     left = torch.linalg.eigh(torch.einsum("nij,nkj->ik", root, root)).eigenvectors
     if n < inp:

@@ -1,0 +1,102 @@
+"""Copies of a network that predict at the same time.
+
+Running a network with other weights, and watching its layers, changes the module for as long as it runs. A fit therefore never
+runs the user's network: it has its own copy of the weights, and every prediction borrows a replica, whose modules are its own
+and whose weights are shared with all other replicas.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+
+from torch import Tensor, nn
+
+from posterity.blocks.base import Block, plain_attention
+from posterity.blocks.network import find_blocks, named
+from posterity.errors import UnsupportedNetwork
+
+
+class Replica:
+    """A network in evaluation mode that one thread at a time runs, with its blocks found once."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self._found: dict[tuple[str, ...], dict[str, Block]] = {}
+
+    def blocks(self, like: Mapping[str, Any]) -> dict[str, Block]:
+        """The blocks of these names."""
+        names = tuple(like)
+        if names not in self._found:
+            self._found[names] = find_blocks(self.module, named(like))
+        return self._found[names]
+
+
+class Replicas:
+    """As many replicas of a network as there are predictions at the same time."""
+
+    def __init__(self, model: nn.Module, *, own: bool = True) -> None:
+        """With weights of their `own`, or those of a network that never changes."""
+        self._original = copied(model, own=own).eval()
+        self._idle: deque[Replica] = deque()
+
+    @property
+    def network(self) -> nn.Module:
+        """The copy that replicas share their weights with. Nothing runs it."""
+        return self._original
+
+    @contextmanager
+    def one(self) -> Iterator[Replica]:
+        """A replica that no other thread runs."""
+        try:
+            replica = self._idle.pop()
+        except IndexError:
+            replica = Replica(copied(self._original, own=False))
+        with plain_attention():
+            yield replica
+        self._idle.append(replica)  # after an error it is not used again
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Replicas:
+        return Replicas(self._original)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Replicas, (self._original,)
+
+
+def copied(model: nn.Module, *, own: bool = True) -> nn.Module:
+    """A network with weights of its `own`, or with those of the original.
+
+    What a forward pass left in it (activations that a network keeps, with their graph) does not come along as such.
+    """
+    kept = [value for module in model.modules() for value in vars(module).values()]
+    memo: dict[int, Any] = {id(x): x.detach() for x in _tensors(kept) if not x.is_leaf}
+    if not own:
+        memo |= {id(x): x for x in chain(model.parameters(), model.buffers())}
+    return copy.deepcopy(model, memo)
+
+
+def check_copyable(model: nn.Module) -> None:
+    """Refuse a network that cannot be copied, before anything is learned.
+
+    Raises:
+        UnsupportedNetwork: with what stands in the way.
+    """
+    try:
+        copied(model, own=False)
+    except Exception as error:
+        raise UnsupportedNetwork(
+            f"the network cannot be copied, and predictions run copies of it ({type(error).__name__}: {error}): keep what "
+            "cannot be copied outside of it, or give it a __deepcopy__."
+        ) from error
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for x in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(x)

@@ -1,0 +1,5 @@
+"""Examples read once: batches, what tells examples apart, what has been seen, and what is left out together."""
+
+from posterity.data.batches import Batch, Data, batches
+
+__all__ = ["Batch", "Data", "batches"]

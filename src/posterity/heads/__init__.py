@@ -1,0 +1,28 @@
+"""Few labels on frozen features: heads with an exact mode, averaged over strengths and temperatures by what was left out."""
+
+from posterity.heads.asking import ask
+from posterity.heads.classes import Candidate, ClassHead
+from posterity.heads.fitting import ClassFit, classify
+from posterity.heads.numbers import NumberFit, NumberHead, regress
+from posterity.heads.recipe import HeadRecipe
+from posterity.heads.storing import from_tensors, to_tensors
+from posterity.heads.words import Words, embedded
+from posterity.heads.worth import Worth, worth
+
+__all__ = [
+    "Candidate",
+    "ClassFit",
+    "ClassHead",
+    "HeadRecipe",
+    "NumberFit",
+    "NumberHead",
+    "Words",
+    "Worth",
+    "ask",
+    "classify",
+    "embedded",
+    "from_tensors",
+    "regress",
+    "to_tensors",
+    "worth",
+]

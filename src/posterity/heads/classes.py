@@ -1,0 +1,106 @@
+"""What a head for classes is: an average of linear maps of features, each at several temperatures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.heads.checks import checked_features
+from posterity.heads.recipe import HeadRecipe
+from posterity.heads.stacking import Temperatures, mixed
+from posterity.heads.views import KINDS, Axes, Kind, View
+
+Method = Literal["softmax", "discriminant"]
+CHUNK = 4096
+"""Rows that are predicted at once."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to a head: a view, a method and its strength (or shrinkage), and the length of the names' prior mean."""
+
+    view: Kind
+    method: Method
+    strength: float
+    size: float = 0.0
+
+    def log_temperature(self, recipe: HeadRecipe) -> float:
+        """Where the belief about its logarithmic temperature has its centre."""
+        if self.method == "softmax":
+            return recipe.log_temperature(self.strength)
+        return recipe.log_temperature_of_discriminant(self.strength)
+
+    def count(self, recipe: HeadRecipe) -> float:
+        """Its pseudo-count in the stack."""
+        if self.size:
+            return recipe.count_of_size(self.size)
+        return recipe.counts[2 if self.method == "discriminant" else KINDS.index(self.view)]
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A candidate of the stack, with its weights on all features."""
+
+    candidate: Candidate
+    weight: float
+    temperatures: Temperatures
+    rows: Float[Tensor, "d classes"]
+    bias: Float[Tensor, " classes"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassHead:
+    """Probabilities of classes from features. It holds no training example, but the axes that their features span."""
+
+    views: dict[Kind, View]
+    members: tuple[Member, ...]
+    shift: Float[Tensor, " classes"]
+    """Logarithms of the classes' frequencies, which no temperature divides."""
+    temperatures: Temperatures
+    """Of the whole stack."""
+    axes: Axes
+    """Of the training rows at unit length."""
+    precision: float
+    """The prior's precision of a logit for an input of length one."""
+    curvature: float
+    """The mean second derivative of a training example's NLL by a logit."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the features."""
+        return len(self.views["unit"].centre)
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return len(self.shift)
+
+    def log_probs(self, features: Tensor) -> Float[Tensor, "m classes"]:
+        """The log probability of every class."""
+        rows = checked_features(features, self.width)
+        return torch.cat([self._log_probs(part) for part in rows.split(CHUNK)])
+
+    def _log_probs(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
+        seen = {kind: view(rows) for kind, view in self.views.items()}
+        parts = [(m.weight, m.temperatures(seen[m.candidate.view] @ m.rows + m.bias, self.shift)) for m in self.members]
+        return self.temperatures(mixed(parts), torch.zeros_like(self.shift))
+
+    def variance(self, features: Tensor) -> Float[Tensor, " m"]:
+        """The posterior variance of a logit, with one curvature for all training examples: large far from them."""
+        rows = self.views["unit"](checked_features(features, self.width))
+        inside = (rows @ self.axes.vectors).square()
+        outside = (rows.square().sum(1) - inside.sum(1)).clamp_min(0)
+        return inside @ self.variances + outside / self.precision
+
+    @property
+    def variances(self) -> Float[Tensor, " r"]:
+        """Posterior variances along the axes, for an input of length one."""
+        return 1 / (self.precision + self.curvature * self.axes.values)
+
+    def weights(self) -> dict[Candidate, float]:
+        """How much each candidate counts."""
+        return {m.candidate: m.weight for m in self.members}

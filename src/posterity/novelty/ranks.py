@@ -1,0 +1,81 @@
+"""Where a number lies among those of known inputs: p-values that go on beyond the largest of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+KEPT = 512
+"""Of more numbers, so many quantiles are kept."""
+TAIL = 0.1
+"""The share of numbers that tells how fast the largest ones spread."""
+FARTHEST = 1e6
+"""The largest surprise: further away is no more of a difference."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Sorted numbers of known inputs that were left out, and how many there were."""
+
+    values: Float[Tensor, "kept"]
+    count: int
+
+    @classmethod
+    def of(cls, values: Float[Tensor, "n"]) -> Ranks:
+        ordered = _rounded(values).sort().values
+        if len(ordered) > KEPT:
+            ordered = torch.quantile(ordered, torch.linspace(0, 1, KEPT, dtype=torch.float64, device=ordered.device))
+        return cls(_rounded(ordered), len(values))
+
+    def p(self, x: Float[Tensor, "m"]) -> Float[Tensor, "m"]:
+        """The share of known inputs with a number this large, uniform on new known ones.
+
+        Ranks are interpolated, so that every rate can be had from few numbers. Beyond the largest of n numbers p falls from
+        1/(n + 1) like one over the distance: order is kept, and nothing is claimed that n inputs cannot tell.
+        """
+        if not self.count:
+            return torch.ones_like(x, dtype=torch.float64)
+        x = _rounded(x)
+        return self._inside(x) / (1 + ((x - self.values[-1]) / self._reach()).clamp(0, FARTHEST))
+
+    def surprise(self, x: Float[Tensor, "m"]) -> Float[Tensor, "m"]:
+        """−ln p, for adding up: beyond the upper tenth it grows linearly, as that of an exponential tail."""
+        if not self.count:
+            return torch.zeros_like(x, dtype=torch.float64)
+        x, start = _rounded(x), self._start()
+        far = ((x - start) / self._reach()).clamp(0, FARTHEST) - self._inside(start[None]).log()
+        return torch.where(x > start, far, -self._inside(x).log())
+
+    def _inside(self, x: Tensor) -> Tensor:
+        """1 − interpolated rank / (n + 1); equal numbers have the mean of their ranks."""
+        n, kept = self.count, len(self.values)
+        low, high = (torch.searchsorted(self.values, x.contiguous(), right=right) for right in (False, True))
+        left, right = self.values[(low - 1).clamp_min(0)], self.values[high.clamp_max(kept - 1)]
+        gap = (right - left).clamp_min(torch.finfo(torch.float64).tiny)
+        between = torch.where((low > 0) & (high < kept), ((x - left) / gap).clamp(0, 1), 0.5)
+        # Ties: the mean of the places they take. Else: low == high, between the places low and low + 1.
+        place = torch.where(high > low, (low + high + 1) / 2, low + between).clamp(1, kept)
+        place = torch.where((high == low) & (low == 0), 0.5, place)
+        rank = 1 + (place - 1) * ((n - 1) / (kept - 1)) if kept > 1 else place
+        return (1 - rank / (n + 1)).clamp(1 / (n + 1), 1.0)
+
+    def _start(self) -> Tensor:
+        return self.values[len(self.values) - 1 - self._tail()]
+
+    def _tail(self) -> int:
+        return min(max(round(TAIL * len(self.values)), 3), len(self.values) - 1)
+
+    def _reach(self) -> Tensor:
+        """The mean excess of the largest numbers over where the tail starts."""
+        tail = self._tail()
+        excess = (self.values[len(self.values) - tail :] - self._start()).mean() if tail else self.values.new_zeros(())
+        # Numbers that are all alike have no spread: a hair of their size is one.
+        return excess.clamp_min(float(self.values.abs().max()) * 1e-6 + 1e-12)
+
+
+def _rounded(x: Tensor) -> Tensor:
+    """As a file rounds numbers, so that nothing changes by being stored, and what is equal stays equal."""
+    return x.float().double()

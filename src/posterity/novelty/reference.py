@@ -1,0 +1,240 @@
+"""What is known, in a form that new inputs can be compared with: several scores, one p-value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from posterity.errors import BadData, NoData, SizeMismatch
+from posterity.novelty.left_out import Features, LeftOut, Moments, belongs, joined, thinned
+from posterity.novelty.neighbours import Neighbourhood, names
+from posterity.novelty.ranks import Ranks
+
+LIMIT = 512
+"""Known inputs that are kept."""
+BUDGET = 1_000_000
+"""Bytes that their features take in a file."""
+FEWEST = 16
+"""Known inputs that are kept even where they take more."""
+OWN = 2.0
+"""How much the predictor's own scores count beside each distance: study unknown-inputs, left-one-setting-out."""
+TURNS = 10
+"""Left-out inputs are ranked among the others in so many parts, where they came in one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Known inputs, and the scores of known inputs that were left out.
+
+    The rule (Fisher's, recalibrated): each score becomes −ln p among the left-out inputs, these are added up, the predictor's
+    own twice, and the sum is ranked among the sums of left-out inputs. Its p-value is uniform on new known inputs whatever
+    the scores have in common.
+    `.unknown` is one minus it. Study unknown-inputs chose the rule; no single score is safe.
+    """
+
+    rows: Mapping[str, Float[Tensor, "n _"]]
+    """Features of known inputs by layer, in half precision, divided by `sizes`; none where they were to be left out."""
+    sizes: Mapping[str, float]
+    neighbourhoods: Mapping[str, Neighbourhood]
+    ranks: Mapping[str, Ranks]
+    """Of each score at known inputs that were left out."""
+    joint: Ranks
+    """Of the sum of all surprises at the same inputs."""
+    moments: tuple[str, ...]
+    """Scores that the predictor gives."""
+    source: bool = False
+    """Whether inputs of the source count as known."""
+
+    @classmethod
+    def of(
+        cls,
+        known: Features,
+        left_out: Sequence[LeftOut],
+        *,
+        source: Features | None = None,
+        limit: int = LIMIT,
+        budget: int = BUDGET,
+        keep_features: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> Reference:
+        """What new inputs are compared with.
+
+        Args:
+            known: features of known inputs under the network that predicts, by layer: what each layer is given, a row an input.
+            left_out: the same inputs, each as seen by a network that was not trained on it: one entry for every fold, or one
+                for inputs that were set aside. `by_folds` makes them of a network that was trained on none.
+            source: features of the source's inputs under the same network. They count as known where the target's inputs
+                lie among them, and not where the target is something else.
+            limit: known inputs that are kept, a random choice of all.
+            budget: bytes that their features may take.
+            keep_features: whether any are kept; without them only the predictor's own scores are left.
+            generator: draws which are kept.
+        Returns:
+            A `Reference`; `.missing` says what it lacks.
+        Raises:
+            NoData: if there is neither a layer nor a score.
+            SizeMismatch: if layers or scores differ between the arguments.
+        """
+        moments = tuple(left_out[0].moments) if left_out else ()
+        if not known and not moments:
+            raise NoData(
+                "a reference needs features of known inputs, or scores of inputs that were left out: both are empty."
+            )
+        _check(known, left_out, moments)
+        used = bool(source) and bool(left_out) and belongs(left_out, source or {})
+        width = sum(x.shape[1] for x in known.values())
+        count = max(min(limit, budget // (2 * max(width, 1))), FEWEST)
+        draw = torch.Generator().manual_seed(0) if generator is None else generator
+        rows: dict[str, Tensor] = {}
+        sizes: dict[str, float] = {}
+        spaces: dict[str, Neighbourhood] = {}
+        if keep_features and known:
+            kept = thinned(joined(known, source) if used and source else known, count, draw)
+            for layer, x in kept.items():
+                sizes[layer] = float(x.abs().max().clamp_min(1e-30)) / 1024
+                rows[layer] = (x.double() / sizes[layer]).half().cpu()
+                spaces[layer] = Neighbourhood.of(rows[layer].double() * sizes[layer])
+        scored = []
+        for part in left_out:
+            near = {}
+            if spaces:
+                others = thinned(joined(part.known, source) if used and source else part.known, count, draw)
+                near = {layer: Neighbourhood.of(x.cpu()) for layer, x in others.items()}
+            scored.append(_columns(near, moments, part.features, part.moments))
+        called = [name for layer in spaces for name in names(layer)] + list(moments)
+        ranks, joint = _ranked(scored, len(called), len(moments))
+        return cls(rows, sizes, spaces, dict(zip(called, ranks, strict=True)), joint, moments, used)
+
+    @property
+    def count(self) -> int:
+        """Left-out known inputs that p-values rest on."""
+        return self.joint.count
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What this reference lacks, in sentences."""
+        lacks = []
+        if not self.rows:
+            lacks.append(
+                "features of known inputs were left out: unknown inputs are told by the predictor's own scores alone "
+                f"({', '.join(self.moments)}), which miss those that it is sure of."
+            )
+        if self.count < 2:
+            lacks.append(
+                "no known inputs were left out, so there is no scale to call anything unusual by: every input counts as known."
+            )
+        elif self.count < 19:
+            lacks.append(
+                f"{self.count} known inputs were left out: false-alarm rates below {1 / (self.count + 1):.0%} are extrapolated."
+            )
+        return tuple(lacks)
+
+    def scores(self, features: Features, moments: Moments) -> dict[str, Tensor]:
+        """Every score by name: the larger, the more unusual."""
+        return dict(zip(self.ranks, self._columns(features, moments).T, strict=True))
+
+    def pvalues(self, features: Features, moments: Moments) -> dict[str, Tensor]:
+        """The p-value of every score on its own."""
+        columns = self._columns(features, moments)
+        return {name: ranks.p(columns[:, i]) for i, (name, ranks) in enumerate(self.ranks.items())}
+
+    def p(self, features: Features, moments: Moments) -> Float[Tensor, "m"]:
+        """The one p-value of each input; zero where a feature or score is not finite.
+
+        Args:
+            features: what each layer of the reference is given, for the new inputs.
+            moments: the scores that the predictor gives, by the names it gave them before.
+        Returns:
+            float64 in [0, 1], uniform on new known inputs.
+        """
+        columns = self._columns(features, moments)
+        total = _total(list(self.ranks.values()), columns.nan_to_num(0.0, 0.0, 0.0), len(self.moments))
+        return torch.where(columns.isfinite().all(1), self.joint.p(total), 0.0)
+
+    def unknown(self, features: Features, moments: Moments) -> Float[Tensor, "m"]:
+        """One minus the p-value: near 1 for inputs unlike those that are known."""
+        return 1 - self.p(features, moments)
+
+    def _columns(self, features: Features, moments: Moments) -> Tensor:
+        for layer, space in self.neighbourhoods.items():
+            if layer not in features:
+                raise SizeMismatch(
+                    f'features of layer "{layer}" are missing: the reference holds {list(self.neighbourhoods)}.'
+                )
+            if features[layer].ndim != 2 or features[layer].shape[1] != space.width:
+                raise SizeMismatch(
+                    f'layer "{layer}" is given rows of {space.width} numbers, not {tuple(features[layer].shape[1:])}: '
+                    "the inputs have another form than those that are known."
+                )
+        return _columns(self.neighbourhoods, self.moments, features, moments)
+
+
+def alarm(unknown: Float[Tensor, "m"], rate: float = 0.05) -> Bool[Tensor, "m"]:
+    """Which inputs to call unknown, if a share of `rate` of the known ones may be called so."""
+    if not 0 < rate < 1:
+        raise ValueError(f"a false-alarm rate lies between 0 and 1, not {rate}")
+    return unknown >= 1 - rate
+
+
+def _columns(
+    spaces: Mapping[str, Neighbourhood], called: Sequence[str], features: Features, moments: Moments
+) -> Float[Tensor, "m scores"]:
+    if absent := [name for name in called if name not in moments]:
+        raise SizeMismatch(
+            f"scores {absent} are missing: the predictor gave {list(moments)}, the reference has {list(called)}."
+        )
+    parts = [space.scores(features[layer].detach().cpu()) for layer, space in spaces.items()]
+    return torch.cat([*parts, *(moments[name].detach().cpu().double().reshape(-1, 1) for name in called)], 1)
+
+
+def _total(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Tensor:
+    """The sum of all surprises; the last `own` columns are the predictor's own scores."""
+    weights = [1.0] * (len(ranks) - own) + [OWN] * own
+    return torch.stack(
+        [w * one.surprise(columns[:, i]) for i, (w, one) in enumerate(zip(weights, ranks, strict=True))]
+    ).sum(0)
+
+
+def _ranked(scored: Sequence[Tensor], scores: int, own: int) -> tuple[list[Ranks], Ranks]:
+    """Each score's ranks, and those of the sums. An input is ranked among others: among itself it would surprise too little."""
+    columns = torch.cat(list(scored)) if scored else torch.empty(0, scores, dtype=torch.float64)
+    columns = columns[columns.isfinite().all(1)]
+    if len(columns) < 2:
+        nothing = Ranks.of(columns.new_empty(0))
+        return [nothing] * scores, nothing
+    every = [Ranks.of(columns[:, i]) for i in range(scores)]
+    totals = torch.empty(len(columns), dtype=torch.float64)
+    for out in _turns([len(part) for part in scored], len(columns)):
+        totals[out] = _total([Ranks.of(columns[~out, i]) for i in range(scores)], columns[out], own)
+    return every, Ranks.of(totals)
+
+
+def _turns(sizes: Sequence[int], count: int) -> Iterator[Tensor]:
+    """Which inputs are ranked among the others at a time: those left out together, or tenths."""
+    together = len(sizes) > 1 and sum(sizes) == count
+    turn = (
+        torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+        if together
+        else torch.arange(count) % TURNS
+    )
+    for one in turn.unique():
+        if not bool((turn == one).all()):
+            yield turn == one
+
+
+def _check(known: Features, left_out: Sequence[LeftOut], moments: tuple[str, ...]) -> None:
+    for part in left_out:
+        if set(part.features) != set(known) or set(part.known) != set(known) or set(part.moments) != set(moments):
+            raise SizeMismatch(
+                f"known inputs have layers {sorted(known)} and scores {sorted(moments)}, a left-out part "
+                f"{sorted(part.features)}, {sorted(part.known)} and {sorted(part.moments)}: give the same ones everywhere."
+            )
+    for layer, x in known.items():
+        if x.ndim != 2 or len(x) == 0 or not bool(torch.isfinite(x).all()):
+            raise BadData(
+                f'features of layer "{layer}" are {tuple(x.shape)}: a finite row for each known input is needed.'
+            )

@@ -1,0 +1,176 @@
+"""Predictors of few examples: the exact posterior of a network made linear in its weights, and networks that are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posterity.blocks import Block, Replica
+from posterity.brief import brief
+from posterity.curvature import GaussianNoise, Likelihood
+from posterity.data import Batch
+from posterity.kernel import BlockFrame, Calibration, Choice, FunctionPosterior, Jacobian, Link, jacobian, outputs_at
+from posterity.kernel.directions import holds_examples, without_examples
+from posterity.kernel.kernels import Kept
+from posterity.kernel.last_layer import as_jacobian, features_of
+from posterity.kernel.latent import SharedLatent
+from posterity.predictive.in_features import InFeatures
+from posterity.predictive.prediction import Moments
+from posterity.predictive.predictor import Predictor
+
+ROOM = 1 << 27
+"""Numbers that directions in weight space may have (half a gigabyte in float32)."""
+LOOKED_AT = 200
+"""Training examples at which a fit without them is compared with one that has them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactLinear(Predictor):
+    """The exact posterior of few examples over a network's outputs.
+
+    It speaks of the network made linear in its weights at `point`, not of draws of the weights.
+    """
+
+    __repr__ = brief
+
+    point: Mapping[str, Tensor]
+    frames: Mapping[str, BlockFrame]
+    choice: Choice
+    likelihood: Likelihood
+    link: Link = "probit"
+    rows: Int[Tensor, " n"] | None = None
+    """Which of the fit's examples it has seen; None: all."""
+
+    @property
+    def needs_examples(self) -> bool:
+        return holds_examples(self.choice.best.posterior)
+
+    def chosen(self) -> Choice:
+        return self.choice
+
+    def moments(self, network: Replica, batch: Batch) -> list[Moments]:
+        """Each member's normal outputs, and those of the loose posterior that scores unknown inputs."""
+        new = self.jacobian(network, [batch])
+        kept: Kept = {}
+        found = []
+        for posterior, own in self.parts():
+            mean, covariance = posterior.moments(new, kept)
+            found.append(Moments(mean=mean, covariance=covariance, **own))
+        return found
+
+    def parts(self) -> list[tuple[FunctionPosterior, dict[str, Any]]]:
+        """Every posterior, with the fields of its `Moments` that hold at all inputs."""
+        loose, found = self.choice.loose, []
+        for m in self.choice.members:
+            own = {"weight": m.weight, "calibration": m.calibration, "usual": self._usual(m.posterior, loose is None)}
+            found.append((m.posterior, own | {"in_unknown": None if loose is None else 0.0}))
+        if loose is not None:
+            own = {"weight": 0.0, "calibration": Calibration(), "usual": self._usual(loose, True)}
+            found.append((loose, own | {"in_unknown": 1.0}))
+        return found
+
+    def without_examples(self) -> tuple[ExactLinear, float]:
+        """The same without anything of single training examples, and the largest relative change of a variance at some of them.
+
+        Raises:
+            NotStorable: if there is no such form, or not in `ROOM` numbers.
+        """
+        choice, before = self.choice, [posterior for posterior, _ in self.parts()]
+        if not holds_examples(before[0]):
+            return self, 0.0
+        after = without_examples(before, ROOM, next(iter(self.point.values())).dtype)
+        train = before[0].of.train
+        some = Jacobian(train.outputs[:LOOKED_AT], {n: b.some(slice(LOOKED_AT)) for n, b in train.blocks.items()})
+        changes = []
+        for old, new in zip(before, after, strict=True):
+            one, other = (p.moments(some)[1].diagonal(dim1=-2, dim2=-1) for p in (old, new))
+            changes.append(float((other - one).abs().div(one.abs().clamp_min(1e-12)).max()))
+            if not isinstance(self.likelihood, GaussianNoise):
+                new.__dict__["usual"] = old.usual
+        members = tuple(replace(m, posterior=p, log_probs=None) for m, p in zip(choice.members, after, strict=False))
+        loose = None if choice.loose is None else after[-1]
+        return replace(self, choice=replace(choice, members=members, loose=loose), rows=None), max(changes)
+
+    def _usual(self, posterior: FunctionPosterior, asked: bool) -> float | None:
+        """A regression needs none: its score is the variance itself."""
+        return posterior.usual if asked and not isinstance(self.likelihood, GaussianNoise) else None
+
+    def jacobian(self, network: Replica, inputs: Sequence[Batch]) -> Jacobian:
+        """Outputs at the point of linearisation, and how they depend on the weights."""
+        blocks = resized(network.blocks(self.point), self.point)
+        return jacobian(network.module, blocks, self.point, self.frames, inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class LastLayer(ExactLinear):
+    """The exact posterior of a last layer. Predictions take one forward pass."""
+
+    __repr__ = brief
+
+    head: str = field(default="", kw_only=True)
+
+    @property
+    def needs_examples(self) -> bool:
+        return False  # it holds their features itself
+
+    def moments(self, network: Replica, batch: Batch) -> list[Moments]:
+        """In the features, where they are fewer than the examples; otherwise from the examples."""
+        if not self._in_features:
+            return super().moments(network, batch)
+        features, outputs = features_of(network.module, self.head, batch)
+        found = []
+        for form, (_, own) in zip(self._in_features, self.parts(), strict=True):
+            mean, covariance = form(features, outputs)
+            found.append(Moments(mean=mean, covariance=covariance, **own))
+        return found
+
+    @cached_property
+    def _in_features(self) -> list[InFeatures]:
+        """Made once, and the same from every thread."""
+        posteriors = [posterior for posterior, _ in self.parts()]
+        inputs = self.point[self.head].shape[1]
+        fewer = all(isinstance(p.latent, SharedLatent) and len(p.latent.weights) > inputs for p in posteriors)
+        return [InFeatures(posterior, self.head) for posterior in posteriors] if fewer else []
+
+    def jacobian(self, network: Replica, inputs: Sequence[Batch]) -> Jacobian:
+        """The features of new inputs: all that outputs depend on."""
+        parts = [features_of(network.module, self.head, batch) for batch in inputs]
+        return as_jacobian(self.head, torch.cat([f for f, _ in parts]), torch.cat([o for _, o in parts]))
+
+
+@dataclass(frozen=True, eq=False)
+class AveragedNetworks(Predictor):
+    """Trained networks, used as they are, averaged. They have no variance of their own."""
+
+    __repr__ = brief
+
+    networks: tuple[tuple[float, Mapping[str, Tensor]], ...]
+    """How much each network counts, and its weights block by block."""
+    calibration: Calibration
+    likelihood: Likelihood
+    link: Link = "probit"
+
+    def moments(self, network: Replica, batch: Batch) -> list[Moments]:
+        """Outputs without any variance. They say nothing of unknown inputs: that is left to posteriors beside them."""
+        found = []
+        for share, weights in self.networks:
+            mean = outputs_at(network.module, network.blocks(weights), weights, batch).double()
+            certain = mean.new_zeros(*mean.shape, mean.shape[1])
+            found.append(Moments(share, mean, certain, self.calibration, in_unknown=0.0))
+        return found
+
+
+def resized(blocks: Mapping[str, Block], point: Mapping[str, Float[Tensor, "out inp"]]) -> dict[str, Block]:
+    """Blocks with as many outputs as the point has: a new head may be read in more directions than the task has classes."""
+    found = {}
+    for name, block in blocks.items():
+        out = point[name].shape[0]
+        layer = block.layer if out == block.layer.out else replace(block.layer, out=out)
+        found[name] = replace(block, layer=layer)
+    return found

@@ -1,0 +1,141 @@
+"""A fit as one plain network: inputs in, calibrated probabilities and the score for unknown inputs out.
+
+What a service runs need not know of posteriors: the module has weights and matrices as buffers, and only operations that
+`torch.export` and ONNX have. It says what `Fit.predict` says, up to the rounding of its precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks import find_blocks, named, write_blocks
+from posterity.blocks.replicas import copied
+from posterity.curvature import GaussianNoise, Likelihood
+from posterity.errors import NotExportable
+from posterity.kernel import Link
+from posterity.predictive.exact import AveragedNetworks, LastLayer
+from posterity.predictive.in_features import InFeatures
+from posterity.predictive.linearised import StructuredGaussian
+from posterity.predictive.prediction import Moments, regression, scores
+from posterity.predictive.predictor import Predictor, Stack
+
+
+class Predicting(nn.Module):
+    """Inputs → (probabilities, unknown score), or of a regression (mean, variance, unknown score)."""
+
+    def __init__(self, parts: Sequence[_Part], likelihood: Likelihood, link: Link, unknown: bool) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.likelihood, self.link, self.unknown = likelihood, link, unknown
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        """As `Fit.predict`, in the precision of the network, float32 at least."""
+        moments: list[Moments] = []
+        for part in self.parts:
+            moments += part(*args, **kwargs)
+        found: tuple[Tensor | None, ...]
+        if isinstance(self.likelihood, GaussianNoise):
+            numbers = regression(moments, self.likelihood)
+            found = numbers.mean, numbers.variance, numbers.unknown
+        else:
+            found = scores(moments, self.likelihood, self.link)
+        return tuple(x.float() for x in found[: None if self.unknown else -1] if x is not None)
+
+
+def as_module(network: nn.Module, predictor: Predictor, unknown: bool = True) -> Predicting:
+    """A predictor and the network that it is for as one module; without the score for unknown inputs, if that is not wanted.
+
+    Raises:
+        NotExportable: if predictions take gradients of the network, or draws.
+    """
+    if predictor.link == "sampled":
+        raise NotExportable(
+            'link="sampled" draws outputs, and an exported network has no draws. Learn with link="probit".'
+        )
+    parts = _parts(network, predictor, 1.0, unknown)
+    return Predicting(parts, predictor.likelihood, predictor.link, unknown).eval()
+
+
+def _parts(network: nn.Module, predictor: Predictor, weight: float, unknown: bool) -> list[_Part]:
+    if not weight and not unknown:
+        return []
+    match predictor:
+        case Stack():
+            return [x for share, one in predictor.parts for x in _parts(network, one, weight * share, unknown)]
+        case AveragedNetworks():
+            own = {"calibration": predictor.calibration}
+            return [_Network(network, w, {"weight": weight * share, **own}) for share, w in predictor.networks]
+        case LastLayer():
+            return [_LastLayer(network, predictor, weight)]
+    raise NotExportable(_remedy(predictor, weight))
+
+
+def _remedy(predictor: Predictor, weight: float) -> str:
+    what = (
+        "a Gaussian over all layers"
+        if isinstance(predictor, StructuredGaussian)
+        else "an exact posterior over all layers"
+    )
+    problem = f"predictions of {what} take gradients of the network, which an exported network does not have."
+    if not weight:
+        return f"{problem} Here it only scores unknown inputs: fit.module(unknown=False) leaves the score out."
+    return (
+        f'{problem} Learn a last layer, pt.posterior(model, data, blocks=["its name"]), which takes one forward pass, or serve '
+        "the fit itself: fit.save(path) and pt.load(path, model)."
+    )
+
+
+class _Part(nn.Module):
+    """One part of the average, or several that share a forward pass."""
+
+
+class _Network(_Part):
+    """A trained network as it is."""
+
+    def __init__(self, network: nn.Module, weights: Mapping[str, Tensor], own: dict[str, Any]) -> None:
+        super().__init__()
+        self.network = copied(network).eval()
+        blocks = write_blocks(find_blocks(self.network, named(weights)), weights)
+        with torch.no_grad():
+            for name, value in blocks.items():
+                self.network.get_parameter(name).copy_(value)
+        self.network.requires_grad_(False)
+        self.own = own
+
+    def forward(self, *args: Any, **kwargs: Any) -> list[Moments]:
+        mean = _logits(self.network(*args, **kwargs)).double()
+        certain = torch.zeros_like(mean)[..., None] * torch.zeros_like(mean)[..., None, :]
+        return [Moments(mean=mean, covariance=certain, in_unknown=0.0, **self.own)]
+
+
+class _LastLayer(_Part):
+    """One forward pass up to the layer, and a few products with its features for every posterior of the average."""
+
+    def __init__(self, network: nn.Module, predictor: LastLayer, weight: float) -> None:
+        super().__init__()
+        self.body = copied(network).eval().requires_grad_(False)
+        head = self.body.get_submodule(predictor.head)
+        self.head = head
+        # The network's outputs are this layer's: with the identity in its place they are its features.
+        parent, _, name = predictor.head.rpartition(".")
+        setattr(self.body.get_submodule(parent), name, nn.Identity())
+        self.bias = getattr(head, "bias", None) is not None
+        parts = predictor.parts()
+        self.own = [own | {"weight": weight * own["weight"]} for _, own in parts]
+        self.posteriors = nn.ModuleList(InFeatures(posterior, predictor.head) for posterior, _ in parts)
+
+    def forward(self, *args: Any, **kwargs: Any) -> list[Moments]:
+        features = _logits(self.body(*args, **kwargs))
+        outputs, features = self.head(features).double(), features.double()
+        if self.bias:
+            features = torch.cat([features, torch.ones_like(features[:, :1])], 1)
+        found = (posterior(features, outputs) for posterior in self.posteriors)
+        return [Moments(mean=mean, covariance=c, **own) for own, (mean, c) in zip(self.own, found, strict=True)]
+
+
+def _logits(found: Any) -> Tensor:
+    return found if isinstance(found, Tensor) else found.logits

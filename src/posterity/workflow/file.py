@@ -1,0 +1,285 @@
+"""A fit as one file that another process can use: tensors and plain values in a sealed container, and no code.
+
+The header says what the file is, for which network, and by which plan it was made. Tensors are named by what they are for:
+
+    network/…      the network's weights and buffers
+    prior/…        the prior as it was used, its strength chosen
+    given/…        the prior as it was given, where a caller keeps it
+    posterior/…    the Gaussian over weights: the next task's prior
+    predictor/…    what predictions are computed with
+    examples/…     the training examples, where predictions are computed from them
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks import Replica
+from posterity.blocks.replicas import copied
+from posterity.brief import brief
+from posterity.checks import check_network
+from posterity.curvature import EKFAC, Curvature
+from posterity.data.batches import Batch
+from posterity.data.examples import Examples
+from posterity.errors import BadPriorFile, DamagedFile, FutureVersion, NotAFit, NotStorable, OtherNetwork
+from posterity.gaussian import Gaussian
+from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.header import Header
+from posterity.gaussian.storage import assemble, disassemble
+from posterity.gaussian.storage import load as load_gaussian
+from posterity.laplace import Scales
+from posterity.memory import require_memory
+from posterity.predictive.state import Context, pack, unpack, without_examples
+from posterity.workflow.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from posterity.workflow.fit import Fit
+
+log = logging.getLogger("posterity")
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class FitManifest:
+    """What a file says of its fit before anything is built: plain values that were checked to be there."""
+
+    __repr__ = brief
+
+    raw: Mapping[str, Any]
+    tensors: dict[str, Tensor]
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What the writer added: how data is read, which network it was, say."""
+        return dict(self.raw["extra"])
+
+    @property
+    def count(self) -> int:
+        """Examples that were learned from."""
+        return int(self.raw["count"])
+
+    @property
+    def given(self) -> Gaussian | None:
+        """The prior as it was given, where it is kept."""
+        return self.gaussian("given") if "given" in self.raw else None
+
+    def gaussian(self, which: str) -> Gaussian:
+        """The prior or the posterior, without the network."""
+        header = Header.from_json({"sha256": ZEROS, **self.raw[which]})
+        return assemble(header, self._below(which))
+
+    def examples(self) -> Examples | None:
+        """The training examples, where they are kept."""
+        sizes, named = self.raw["examples"], self._below("examples")
+        if sizes is None:
+            return None
+        inputs = {name.removeprefix("inputs/"): x for name, x in named.items() if name.startswith("inputs/")}
+        parts: list[Batch] = []
+        start = 0
+        for size in sizes["batches"]:
+            stop = start + int(size)
+            some = {name: x[start:stop] for name, x in inputs.items()}
+            positional = () if sizes["named"] else tuple(some[str(i)] for i in range(len(some)))
+            parts.append(
+                Batch(positional, some if sizes["named"] else {}, named["batch_targets"][start:stop], len(parts))
+            )
+            start = stop
+        if not parts or start != len(named["targets"]) or any(len(x) != start for x in inputs.values()):
+            raise DamagedFile(f"its examples should be {start} by their batches, and are {len(named['targets'])}.")
+        return Examples(parts, named["targets"], int(sizes["outputs"]))
+
+    def network(self, model: nn.Module) -> nn.Module:
+        """A copy of a network with the weights of the file.
+
+        Raises:
+            OtherNetwork: if it has other layers.
+        """
+        found = with_weights(model, self._below("network"))
+        trainable = set(self.raw["trainable"])
+        for name, p in found.named_parameters():
+            if p.is_floating_point():
+                p.requires_grad_(name in trainable)
+        return found
+
+    def fit(self, model: nn.Module) -> Fit:
+        """The whole fit, in a copy of the network given."""
+        from posterity.workflow.fit import Fit  # which saves through this module
+
+        network, examples = self.network(model), self.examples()
+        prior, posterior = self.gaussian("prior"), self.gaussian("posterior")
+        device = next(network.parameters()).device
+        if device.type != "cpu":
+            prior, posterior = prior.to(device), posterior.to(device)
+        context = Context(Replica(copied(network).eval()), prior, posterior, examples)
+        predictor = unpack(self.raw["predictor"], self._below("predictor"), context)
+        if examples is not None:  # what does not fit together shows at the first prediction
+            with torch.no_grad():
+                predictor.moments(context.network, examples.inputs[0].rows(torch.arange(1)))
+        verb, ways, reasons = (self.raw["plan"][name] for name in ("verb", "ways", "reasons"))
+        plan = Plan(str(verb), tuple(map(str, ways)), tuple(map(str, reasons)))  # type: ignore[arg-type]
+        # Curvature is no part of what predicts or certifies.
+        nothing = Curvature({}, 0.0, int(self.raw["count"]), EKFAC(), predictor.likelihood)
+        return Fit(network, prior, posterior, nothing, Scales(), None, predictor, plan, examples)
+
+    def _below(self, prefix: str) -> dict[str, Tensor]:
+        columns = set(self.raw["columns"])
+        return {
+            # Memory of torch's own, laid out as it was: products repeat to the last bit only if it is.
+            name[len(prefix) + 1 :]: x.clone().mT if name in columns else x.clone()
+            for name, x in self.tensors.items()
+            if name.startswith(f"{prefix}/")
+        }
+
+
+def with_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+    """A copy of a network with other weights, which have to be those of the same layers.
+
+    Raises:
+        OtherNetwork: if they are not.
+    """
+    own = model.state_dict()
+    there, here = ({name: f"{tuple(x.shape)}, {x.dtype}" for name, x in one.items()} for one in (weights, own))
+    wrong = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+    if wrong:
+        name = wrong[0]
+        raise OtherNetwork(
+            f'the network is not the one that was learned: "{name}" is {there.get(name, "missing")} in the '
+            f"file and {here.get(name, 'missing')} in the network given."
+        )
+    found = copied(model)
+    found.load_state_dict(weights)
+    return found
+
+
+def save_fit(
+    fit: Fit,
+    path: str | os.PathLike[str],
+    *,
+    examples: bool = True,
+    extra: Mapping[str, Any] | None = None,
+    given: Gaussian | None = None,
+) -> None:
+    """Write a fit as one file; see `Fit.save`. A caller may add plain values, and the prior as it was given."""
+    speaks, given_up = fit.predictor, None
+    if not examples:
+        speaks, given_up = without_examples(fit.predictor)
+        log.info("without its training examples the variance of an output changes by %.1e of it at most", given_up)
+    plain, predictor = pack(speaks)
+    tensors: dict[str, Tensor] = {f"predictor/{name}": x for name, x in predictor.items()}
+    tensors |= {f"network/{name}": x.detach() for name, x in fit.replicas.network.state_dict().items()}
+    kept = None
+    if speaks.needs_examples:
+        assert fit.examples is not None
+        kept, own = _pack_examples(fit.examples)
+        tensors |= {f"examples/{name}": x for name, x in own.items()}
+    columns = [name for name, x in tensors.items() if x.ndim > 1 and not x.is_contiguous() and x.mT.is_contiguous()]
+    entries = {name: Entry(x.mT if name in columns else x) for name, x in tensors.items()}
+    headers = {}
+    for which, gaussian in {"prior": fit.prior, "posterior": fit.posterior, "given": given}.items():
+        if gaussian is None:
+            continue
+        headers[which], parts = disassemble(gaussian)
+        entries |= {f"{which}/{name}": entry for name, entry in parts.items()}
+    header = {
+        "fit": FORMAT,
+        "written_by": versions(),
+        "network": type(fit.model).__name__,
+        "trainable": [name for name, p in fit.replicas.network.named_parameters() if p.requires_grad],
+        "count": fit.curvature.count,
+        "plan": {"verb": fit.plan.verb, "ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)},
+        "predictor": plain,
+        "examples": kept,
+        "without_examples": given_up,
+        "columns": columns,
+        **headers,
+        "extra": dict(extra or {}),
+    }
+    write_file(path, header, entries)
+
+
+@torch.inference_mode(False)
+def load(path: str | os.PathLike[str], model: nn.Module | None = None, *, limit_bytes: int = LIMIT) -> Any:
+    """What a file holds: a prior (`Gaussian`), or with the network that it is for, a `Fit`. No code in the file is run.
+
+    Args:
+        path: a file that `Gaussian.save` or `Fit.save` wrote.
+        model: for a fit, a network with the same layers. It is not changed: the fit has a copy with the weights of the file.
+        limit_bytes: files larger than this are refused before they are read.
+
+    Returns:
+        The `Gaussian`, the same to the last bit, or the `Fit`, which predicts as it did before.
+
+    Raises:
+        BadPriorFile: under the fitting name, if the file is damaged, cut short, too large, from a later version or of another
+            kind, or the network is another one.
+
+    Example:
+        >>> prior = pt.load("letters.safetensors")
+        >>> fit = pt.load("letters.fit", model)
+    """
+    if model is None:
+        return load_gaussian(path, limit_bytes=limit_bytes)
+    check_network(model)
+    manifest = read_manifest(path, limit_bytes=limit_bytes)
+    with naming(Path(path)):
+        return manifest.fit(model)
+
+
+def read_manifest(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FitManifest:
+    """What a file of a fit says of it, every byte checked, before anything is built."""
+    with naming(Path(path)):
+        raw, data = read_file(Path(path), limit_bytes)
+        if not isinstance(raw, dict) or "fit" not in raw:
+            raise NotAFit(
+                "it holds no fit: `fit.save(path)` writes one. A prior is opened without a network: pt.load(path)."
+            )
+        if not isinstance(raw["fit"], int) or raw["fit"] > FORMAT:
+            raise FutureVersion(f"it is a fit in format {raw['fit']} and this version reads up to {FORMAT}: upgrade.")
+        require_memory(len(data), "the fit in this file")
+        return FitManifest(raw, tensors_in(data))
+
+
+def handed_down(path: str | os.PathLike[str]) -> Gaussian:
+    """What the next task begins with: the prior of a file, or the posterior of a fit's."""
+    try:
+        found = read_manifest(path)
+    except NotAFit:
+        return load_gaussian(path)
+    with naming(Path(path)):
+        return found.gaussian("posterior")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors name the file; whatever a damaged one leads to is called that."""
+    try:
+        yield
+    except BadPriorFile as error:
+        raise type(error)(f"{path}: {error}") from error.__cause__
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise DamagedFile(f"{path}: it is damaged ({type(error).__name__}: {error}). Save the fit again.") from error
+
+
+def _pack_examples(examples: Examples) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    first = examples.inputs[0]
+    whole = examples.whole
+    inputs = dict(whole.named) if whole.named else {str(i): x for i, x in enumerate(whole.positional)}
+    if odd := [name for name, x in inputs.items() if not isinstance(x, Tensor)]:
+        raise NotStorable(
+            f"the training examples have an input {odd[0]!r} that is no tensor: it has no place in a file."
+        )
+    tensors = {f"inputs/{name}": x for name, x in inputs.items()}
+    tensors |= {"targets": examples.targets, "batch_targets": whole.targets}
+    sizes = [batch.count for batch in examples.inputs]
+    return {"batches": sizes, "named": bool(first.named), "outputs": examples.outputs}, tensors

@@ -1,0 +1,178 @@
+"""The exact posterior of few examples around the prior's mean: nothing is trained.
+
+The strength of the prior, and how wide and how soft predictions are, are chosen by leave-one-out on a declared grid.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks import find_blocks, named
+from posterity.curvature import GaussianNoise, Likelihood
+from posterity.data.examples import Examples
+from posterity.data.leave_out import LeaveOut
+from posterity.data.provenance import sign
+from posterity.gaussian import Gaussian
+from posterity.kernel import (
+    BlockFrame,
+    Calibration,
+    Choice,
+    Linearised,
+    Member,
+    PerOutput,
+    Shared,
+    Strength,
+    choose,
+    choose_noise,
+    jacobian,
+)
+from posterity.kernel.choose import unit
+from posterity.kernel.gradients import Rows
+from posterity.kernel.kernels import FLOORS
+from posterity.predictive.exact import ExactLinear, resized
+from posterity.workflow.problem import Problem
+from posterity.workflow.ways.candidate import Candidate, Options
+
+RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 9))
+"""How much larger a new head's rows may be than those of the prior's: a finite grid, which certificates pay for."""
+MOST_ROWS, COMBINED = 100, 2
+"""Rows of a prior's head beyond which random combinations of them stand for all, and how many: for ResNet-50's last stage two are
+within a fifth of the kernel of thirty-two, four within a seventh at twice the price."""
+
+
+def around_prior(problem: Problem, options: Options) -> Candidate:
+    """The exact posterior around the prior's mean. Writes that mean, and a new head's own fit, into the network."""
+    assert problem.few is not None
+    assert problem.given is not None
+    predictor = exact_posterior(
+        problem.model,
+        problem.prior,
+        problem.given,
+        problem.new_head,
+        problem.few,
+        problem.likelihood,
+        problem.leave_out,
+        options,
+    )
+    strength = strength_of(predictor)
+    prior = at_strength(problem, predictor, strength)
+    mean = dict(prior.mean)
+    if problem.new_head is not None:
+        mean[problem.new_head] = _fitted_head(problem, predictor, strength).to(mean[problem.new_head])
+    replace(prior, mean=mean).write_to(problem.model)
+    sign(problem.model, prior.provenance.joined(problem.seen))
+    known = [m.weight * m.log_probs.double().exp() for m in predictor.choice.members if m.log_probs is not None]
+    return Candidate(prior, predictor.likelihood, predictor, torch.stack(known).sum(0) if known else None)
+
+
+def exact_posterior(
+    model: nn.Module,
+    prior: Gaussian,
+    given: Gaussian,
+    head: str | None,
+    examples: Examples,
+    likelihood: Likelihood,
+    leave_out: LeaveOut,
+    options: Options,
+) -> ExactLinear:
+    """The posterior of the network made linear at the prior's mean: no training, and no label in its kernel.
+
+    `prior` fits the network; `given` is the same as it came, whose head says which features are worth reading where the
+    network's own head is new (`head`).
+    """
+    blocks = find_blocks(model, named(prior.mean))
+    frames = {name: BlockFrame.of(prior.precision[name]) for name in blocks}
+    point = dict(prior.mean)
+    if head is not None:
+        point[head] = _directions(given, head, prior.mean[head])
+    train = jacobian(model, resized(blocks, point), point, frames, examples.inputs)
+    kernel = PerOutput(frames) if head is None else Shared(frames, head)
+    linearised = Linearised(kernel, train, examples.targets, likelihood, examples.outputs, {} if head is None else None)
+    link = options.link
+    if isinstance(likelihood, GaussianNoise) and not likelihood.per_input:
+        choice, likelihood = with_noise(linearised, options)
+        return ExactLinear(point, frames, choice, likelihood, link)
+    criterion = options.criterion
+    assert criterion in ("loo", "elbo", "evidence")
+    choice = choose(linearised, criterion, leave_out, link, options.shares, options.inference, options.head_alone)
+    return ExactLinear(point, frames, choice, likelihood, link)
+
+
+def with_noise(linearised: Linearised, options: Options) -> tuple[Choice, GaussianNoise]:
+    """A regression: strength and noise together, in closed form."""
+    found = choose_noise(linearised.kernel, linearised.train, linearised.start(), linearised.targets, options.shares)
+    likelihood = GaussianNoise(found.precision)
+    posterior = replace(linearised, likelihood=likelihood).posterior(found.strength)
+    members = (Member(1.0, posterior, Calibration(), found.nll),)
+    return Choice(members, found.options, "loo", found.options), likelihood
+
+
+def at_strength(problem: Problem, predictor: ExactLinear, strength: Strength) -> Gaussian:
+    """The prior with the numbers that were chosen, for a network with weights of its own.
+
+    A kernel that all classes share sees the layers below through the prior's head; the network sees them through its new
+    one. Their sizes differ, and the numbers are scaled so that both change outputs alike.
+    """
+    prior, head, options = problem.prior, problem.new_head, predictor.choice.strengths
+    if head is None:
+        adjusted = prior.adjusted(strength.share, strength.floor)
+    else:
+        new, old = _fitted_head(problem, predictor, strength), predictor.point[head].double()
+        ratio = new[:, :-1].square().sum(1).mean() / old[:, :-1].square().sum(1).mean().clamp_min(1e-12)
+        size = min(RATIOS, key=lambda r: abs(math.log(r) - math.log(max(float(ratio), 1e-12))))
+        options *= len(RATIOS)
+        adjusted = prior.adjusted(strength.share * size, strength.floor * size)
+        own = prior.restricted([head]).adjusted(floor=strength.head)
+        adjusted = replace(adjusted, precision=dict(adjusted.precision) | dict(own.precision))
+    # A certificate on this data pays for the choice.
+    chosen = adjusted.provenance.chose("the strength of the prior", options=options, by=problem.seen)
+    return replace(adjusted, card=replace(adjusted.card, provenance=chosen))
+
+
+def _fitted_head(problem: Problem, predictor: ExactLinear, strength: Strength) -> Tensor:
+    """A new head's weights on the features as the prior's mean has them."""
+    assert problem.new_head is not None
+    linearised = predictor.choice.best.posterior.of
+    alone = linearised.posterior(replace(strength, share=0.0, floor=float("inf")))
+    features = linearised.train.blocks[problem.new_head]
+    assert isinstance(features, Rows)
+    return alone.latent.weights.mT @ features.a.double() / strength.head
+
+
+def _directions(given: Gaussian, head: str, like: Tensor) -> Tensor:
+    """Directions of the features through which the layers below are seen: the rows of the prior's own head.
+
+    Of a head with many rows, such as ImageNet's, a few random combinations stand for all: each direction costs a backward pass
+    for every example, and the kernel is the same on average. A prior without a head leaves all directions equal: as many
+    random ones stand for them.
+    """
+    rows, generator = given.mean.get(head), torch.Generator().manual_seed(0)
+    if rows is not None and rows.shape[1] == like.shape[1] and bool(rows.any()):
+        if len(rows) <= MOST_ROWS:
+            return rows
+        signs = 2.0 * torch.randint(2, (COMBINED, len(rows)), generator=generator) - 1
+        return signs.to(rows) @ rows / len(rows) ** 0.5
+    draw = torch.randn(max(10, like.shape[0]), like.shape[1], generator=generator)
+    return draw.to(like) / like.shape[1] ** 0.5
+
+
+def strength_of(predictor: ExactLinear) -> Strength:
+    """The strength for a network that is used by itself, and for the Gaussian around it.
+
+    Never weaker than a unit Gaussian: an average over posteriors bears priors that a single mode overfits under.
+    """
+    best = predictor.choice.for_mode or best_strength(predictor)
+    return Strength(best.share, max(best.floor, 1.0), max(best.head, 1.0))
+
+
+def best_strength(predictor: ExactLinear) -> Strength:
+    """The best posterior's, with the largest floor of the usual grid where it leaves all but a new head as it is."""
+    best = predictor.choice.best.posterior
+    assert best.strength is not None
+    if math.isinf(best.strength.floor):
+        return replace(best.strength, floor=FLOORS[-1] * unit(best.of, best.strength.share))
+    return best.strength

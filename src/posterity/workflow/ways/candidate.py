@@ -1,0 +1,107 @@
+"""A candidate: whatever predicts and can be judged by examples that it has left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.curvature import Curvature, Estimator, Likelihood
+from posterity.data import Data
+from posterity.errors import WrongChoice
+from posterity.gaussian import Gaussian
+from posterity.kernel import Inference, Link
+from posterity.kernel.latent import LINKS
+from posterity.laplace import History, Scales
+from posterity.predictive.predictor import Predictor
+from posterity.workflow.recipe import Recipe
+
+Criterion = Literal["loo", "elbo", "evidence", "bayes", "catoni", "mcallester"]
+CRITERIA: tuple[Criterion, ...] = ("loo", "elbo", "evidence", "bayes", "catoni", "mcallester")
+IN_FUNCTION_SPACE: tuple[Criterion, ...] = CRITERIA[:3]
+"""Those by which an exact posterior's strength is chosen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """What a user asked for, beside the problem itself."""
+
+    scales: Criterion | Scales = "loo"
+    link: Link = "probit"
+    inference: Inference | None = None
+    shares: Sequence[float] | None = None
+    """Of the source, to choose from; (0.0,) is the isotropic prior around the same mean."""
+    head_alone: bool = True
+    """Whether a new head on layers that stay as they are is a candidate."""
+    estimator: Estimator | None = None
+    precision: float | None = None
+    """Of the prior of a trained network; None: chosen."""
+    validation: Data | None = None
+    """Examples that were not trained on, to calibrate a trained network with."""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `pt.train`, as the user gave them."""
+    trains: bool = True
+    """Whether networks are trained beside an exact posterior."""
+    generator: torch.Generator | None = None
+    progress: bool = True
+    recipe: Recipe = Recipe()  # noqa: RUF009 (frozen)
+
+    def __post_init__(self) -> None:
+        # Before anything is trained.
+        if self.link not in LINKS:
+            raise ValueError(f'link is one of {", ".join(LINKS)}, not "{self.link}"')
+        if not isinstance(self.recipe, Recipe):
+            raise WrongChoice(
+                f"recipe is a {type(self.recipe).__name__}: give a posterity.workflow.recipe.Recipe(...)."
+            )
+        if not isinstance(self.training, Mapping):
+            raise WrongChoice(
+                f'training is a {type(self.training).__name__}: give its options by name, {{"epochs": 5}}.'
+            )
+
+    @property
+    def criterion(self) -> Criterion:
+        """How the strength of the prior is chosen; numbers that are given leave nothing to choose."""
+        return "bayes" if isinstance(self.scales, Scales) else self.scales
+
+    @property
+    def by_bound(self) -> bool:
+        """Whether the Gaussian of least bound estimate predicts, as it is."""
+        return self.criterion in ("catoni", "mcallester")
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """What one way made. Its weights are in the network itself."""
+
+    prior: Gaussian
+    """As it was used, its strength chosen."""
+    likelihood: Likelihood
+    """With the noise that was learned."""
+    predictor: Predictor | None = None
+    """None: the Gaussian over weights, which is made after it, predicts."""
+    probs: Float[Tensor, " m"] | None = None
+    """Of left-out targets."""
+    history: History | None = None
+    part: Data | None = None
+    """The examples that were learned from; None: all."""
+    held: Data | None = None
+    """Those that were held out, to stop training and to calibrate."""
+    scores_unknown: bool = True
+    """Whether it has a variance to score unknown inputs by; otherwise the Gaussian over weights does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """All that a fit is made of, once there is a Gaussian over weights."""
+
+    predictor: Predictor
+    prior: Gaussian
+    posterior: Gaussian
+    curvature: Curvature
+    scales: Scales = Scales()  # noqa: RUF009 (frozen)
+    history: History | None = None

@@ -1,0 +1,224 @@
+"""A Gaussian over weights that predicts by itself: how wide and how soft it is, and the one around a trained network."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from posterity.blocks import Replica, evaluating, named
+from posterity.checks import Admitted
+from posterity.curvature import EKFAC, Categorical, GaussianNoise, Likelihood, estimate
+from posterity.data import Data
+from posterity.data.batches import Batch, batches
+from posterity.errors import BadData, Memorised, NotTrained
+from posterity.gaussian import Gaussian
+from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise, spread
+from posterity.kernel.choose import TAUS
+from posterity.kernel.left_out import without_themselves
+from posterity.laplace import isotropic, tune_strength, update
+from posterity.laplace.train import levels_to_the_user
+from posterity.predictive.linearised import StructuredGaussian, output_moments, require_room
+from posterity.workflow.problem import Problem
+from posterity.workflow.ways.candidate import Made, Options
+
+log = logging.getLogger("posterity")
+
+LOOKED_AT = 500
+"""Training examples that the width of a posterior is chosen by."""
+MEMORISED, CLOSE = 0.2, 0.01
+"""Mean NLL of a classifier's own training targets, and the share of a regression's variance that is left, below which it may
+know them by heart."""
+SPARED = 0.05
+"""Nats that a posterior may cost a training example where nothing else tells how wide to be (benchmarks/memorised.py)."""
+
+
+def structured(problem: Problem, options: Options) -> Made:
+    """A trained network as it is, with curvature at its training data around it.
+
+    The prior's precision is the one of greatest evidence unless it is given.
+    """
+    model, likelihood, blocks = problem.model, problem.likelihood, named(problem.prior.mean)
+    require_room(min(LOOKED_AT, problem.size()[0]), problem.size()[1])
+    if problem.learns_noise:
+        likelihood = _noise(model, problem.again, problem.batch_size)
+    _check_trained(problem, likelihood)
+    curvature = estimate(
+        model,
+        Admitted(problem.again),
+        options.estimator or EKFAC(),
+        likelihood,
+        blocks=blocks,
+        batch_size=problem.batch_size,
+        generator=options.generator,
+        progress=options.progress,
+    )
+    prior = problem.prior
+    if options.precision is None:
+        tuned = tune_strength(prior, model, curvature)
+        assert isinstance(tuned.alpha, float)
+        prior = isotropic(model, tuned.alpha, blocks=blocks)
+        # A precision from a continuum: the prior has seen the data that chose it, and cannot be certified on it.
+        prior = prior.with_provenance(prior.provenance.joined(tuned.provenance))
+    found = update(prior, model, curvature)
+    found = replace(found, card=replace(found.card, classes=tuple(problem.classes or ())))
+    data, held = problem.again, options.validation
+    calibration = calibrated(model, found, likelihood, data, held, options.link, problem.batch_size)
+    return Made(StructuredGaussian(found, calibration, likelihood, options.link), prior, found, curvature)
+
+
+@torch.no_grad()
+def _check_trained(problem: Problem, likelihood: Likelihood) -> None:
+    """Refuse weights as torch starts them that are no better than the same prediction for every input.
+
+    Raises:
+        NotTrained: with what to do instead.
+    """
+    first = next(iter(batches(problem.again, problem.batch_size)), None)
+    if first is None or not isinstance(likelihood, Categorical) or not problem.is_untouched:
+        return
+    with evaluating(problem.model):
+        first = first.to(next(problem.model.parameters()).device)
+        outputs, targets = likelihood.check(first.outputs(problem.model), first.targets)
+    if outputs.ndim != 2:
+        return
+    shares = targets.bincount(minlength=outputs.shape[1]).double()
+    constant = (shares / shares.sum()).clamp_min(1e-12).log().to(outputs).expand_as(outputs)
+    if float(likelihood.nll(outputs, targets)) >= float(likelihood.nll(constant, targets)):
+        raise NotTrained(
+            "the network's weights are as torch starts them, and predict no better than one answer for all inputs: pt.posterior "
+            "takes a trained network. Train it with pt.learn, or fit the last layer alone with blocks=[its name]."
+        )
+
+
+@torch.no_grad()
+def _noise(model: nn.Module, data: Data, batch_size: int) -> GaussianNoise:
+    outputs, targets = [], []
+    with evaluating(model):
+        for batch in batches(data, batch_size):
+            one, other = GaussianNoise().check(batch.to(next(model.parameters()).device).outputs(model), batch.targets)
+            outputs.append(one)
+            targets.append(other.to(one.device))
+    if not outputs:
+        raise BadData("there is no example to learn the noise from.")
+    return residual_noise(torch.cat(outputs), torch.cat(targets))
+
+
+def calibrated(
+    model: nn.Module,
+    gaussian: Gaussian,
+    likelihood: Likelihood,
+    data: Data,
+    validation: Data | None,
+    link: Link,
+    batch_size: int,
+) -> Calibration:
+    """Width and softness of a structured predictive: by held-out examples, else by leave-one-out on some training examples."""
+    most, looked_at = (LOOKED_AT, data) if validation is None else (math.inf, validation)
+    found_at = _predicted(model, gaussian, likelihood, looked_at, batch_size, most)
+    if found_at is None:
+        return Calibration()
+    left_out, answers, usual = found_at
+    if validation is not None:
+        return replace(calibrate(left_out, likelihood, answers, link)[0], usual=usual)
+    share = _believable(left_out, likelihood)
+    found = Calibration(0.0, 1.0)
+    if share:
+        narrow = LeftOut(left_out.mean, share * left_out.covariance)
+        found = calibrate(without_themselves(narrow, likelihood, answers), likelihood, answers, link)[0]
+        found = Calibration(share * found.tau, found.temperature)
+    if found.temperature == 1 and by_heart(left_out.mean, likelihood, answers):
+        found = replace(found, tau=_undecided(left_out, likelihood, answers, link, found.tau))
+    elif not found.tau and found.temperature == 1:
+        log.warning("predictions are the network's own: the training data gives no reason for other ones.")
+    return replace(found, usual=usual)
+
+
+def usual_spread(
+    model: nn.Module, gaussian: Gaussian, likelihood: Likelihood, data: Data, batch_size: int
+) -> float | None:
+    """The largest variance of outputs at some of the training examples (see `Calibration.usual`)."""
+    found = _predicted(model, gaussian, likelihood, data, batch_size, LOOKED_AT)
+    return None if found is None else found[2]
+
+
+def _predicted(
+    model: nn.Module,
+    gaussian: Gaussian,
+    likelihood: Likelihood,
+    data: Data,
+    batch_size: int,
+    most: float = math.inf,
+) -> tuple[LeftOut, Tensor, float | None] | None:
+    """Normal outputs of examples, targets and the largest variance; None if outputs have positions, or there is no example."""
+    means: list[Tensor] = []
+    covariances, targets = [], []
+    count, network = 0, Replica(model)
+    for batch in batches(data, batch_size):
+        batch = batch.to(next(model.parameters()).device)
+        if not means and have_positions(model, batch):
+            log.info("outputs have positions: the predictive is not calibrated")
+            return None
+        mean, covariance = output_moments(network, gaussian, batch)
+        means.append(mean.double())
+        covariances.append(covariance)
+        targets.append(likelihood.check(mean, batch.targets.to(mean.device))[1])
+        count += batch.count
+        if count >= most:
+            break
+    if not means:
+        return None
+    found = LeftOut(torch.cat(means), torch.cat(covariances))
+    usual = None if isinstance(likelihood, GaussianNoise) else float(spread(found.covariance, likelihood).max())
+    return found, torch.cat(targets), usual
+
+
+def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:
+    """Whether outputs fit their targets so closely that the network may have memorised them."""
+    if isinstance(likelihood, GaussianNoise):
+        mean = likelihood.predicted(outputs, torch.zeros_like(outputs))[0]
+        targets = targets.to(mean).view_as(mean)
+        return bool((mean - targets).square().mean() < CLOSE * targets.var(0, correction=0).mean())
+    return float(likelihood.nll(outputs, targets)) < MEMORISED * targets.numel()
+
+
+def _undecided(seen: LeftOut, likelihood: Likelihood, targets: Tensor, link: Link, tau: float) -> float:
+    """A width where the training data asks for none but `tau`, with a warning that it cannot know."""
+    widest, used = 0.0, "The network's own prediction"
+    if not isinstance(likelihood, GaussianNoise):
+        # They cannot tell what is too narrow. They can tell what is too wide.
+        most = seen.nll(likelihood, targets, Calibration(0.0), link) + SPARED
+        widest = max(t for t in TAUS if not t or seen.nll(likelihood, targets, Calibration(t), link) <= most)
+        used = "The widest posterior that still explains them"
+    if tau > widest:
+        return tau
+    warnings.warn(
+        "the network fits its training examples as if it had memorised them, and they cannot tell how sure it should be of "
+        f"others. {used} is used. Give examples that were not trained on, pt.posterior(..., validation=(x, y)), or train "
+        "with pt.learn, which holds a part out.",
+        Memorised,
+        stacklevel=levels_to_the_user(),
+    )
+    return widest
+
+
+def _believable(seen: LeftOut, likelihood: Likelihood) -> float:
+    """How much of a posterior's covariance to believe, for its own examples to be left out of it.
+
+    With S the covariance of an example's outputs and H its curvature, a posterior that has seen the example has HS < 1.
+    Structured curvature misses some of it, and HS may be 50: the largest share on the grid that keeps it below one half.
+    """
+    root = likelihood.fisher_root(seen.mean)
+    largest = float(torch.linalg.eigvalsh(root.mT @ seen.covariance @ root).max())
+    return 1.0 if largest < 1 else next((tau for tau in reversed(TAUS) if tau * largest <= 0.5), 0.0)
+
+
+@torch.no_grad()
+def have_positions(model: nn.Module, batch: Batch) -> bool:
+    """Whether an example has more than one vector of outputs, such as one for each token."""
+    with evaluating(model):
+        return batch.outputs(model).ndim != 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -197,3 +198,18 @@ def test_the_nearest_pair_of_a_joint_eigenbasis_is_that_of_its_terms(seed):
     torch.testing.assert_close(
         relative_error(joint, nearest(joint)), relative_error(terms, nearest(terms)), rtol=1e-6, atol=1e-8
     )
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.999, 0.9])
+def test_where_the_largest_singular_values_are_close_the_power_method_ends_in_their_span(ratio):
+    """The paper's remark on σ₁ ≈ σ₂: no convergence is needed for a pair that is nearly as good as any."""
+    units = [torch.diag(row) for row in torch.eye(4, dtype=torch.float64)]
+    sigmas = [1.0, ratio, 0.1, 0.05]
+    total = KroneckerSum([Kronecker(unit, sigma * unit) for unit, sigma in zip(units, sigmas, strict=True)])
+    for seed in range(20):
+        pair = power_method(total, generator=torch.Generator().manual_seed(seed))
+        outside = pair.left.diagonal()[2:].norm() / pair.left.norm()
+        assert float(outside) < 1e-3
+        best = relative_error(total, nearest(total))
+        worst = math.sqrt(1 - ratio**2 / sum(s**2 for s in sigmas))
+        assert best - 1e-9 <= float(relative_error(total, pair)) <= worst + 1e-6

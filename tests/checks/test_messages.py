@@ -24,6 +24,14 @@ def net(inputs=4, outputs=3):
     return nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, outputs))
 
 
+def touched():
+    """As if it had been trained."""
+    model = net()
+    with torch.no_grad():
+        model[2].weight.mul_(3)
+    return model
+
+
 @pytest.fixture
 def xy():
     x = torch.randn(30, 4, generator=torch.Generator().manual_seed(1))
@@ -43,15 +51,15 @@ def told(kind, call):
 
 def verbs(x, y, model=None):
     """Every verb that takes a network and labelled data."""
-    model = model or net()
-    prior = pt.isotropic(net(), 10.0)
+    model = model or touched()
+    prior = pt.isotropic(net(), 10.0, mean="model")
     return {
         "learn": lambda: pt.learn(model, (x, y), **QUICK),
         "adapt": lambda: pt.adapt(model, prior, (x, y), progress=False),
         "posterior": lambda: pt.posterior(model, (x, y), progress=False),
         "estimate": lambda: pt.estimate(model, (x, y), progress=False),
         "train": lambda: pt.train(model, (x, y), epochs=2, progress=False),
-        "certify": lambda: pt.certify(model, prior, prior, (x, y), progress=False),
+        "certify": lambda: pt.certify(model, *[pt.isotropic(net(), 10.0)] * 2, (x, y), progress=False),
     }
 
 
@@ -133,8 +141,10 @@ def test_labels_that_are_text_name_the_classes(xy, form):
 def test_text_labels_follow_the_order_of_the_classes_given(xy):
     x, y = xy
     names = ["eel", "dog", "cat"]
-    fit = pt.adapt(net(), pt.isotropic(net(), 10.0), (x, [names[i] for i in y]), classes=names, progress=False)
-    same = pt.adapt(net(), pt.isotropic(net(), 10.0), (x, y), classes=names, progress=False)
+    fit = pt.adapt(
+        net(), pt.isotropic(net(), 10.0, mean="model"), (x, [names[i] for i in y]), classes=names, progress=False
+    )
+    same = pt.adapt(net(), pt.isotropic(net(), 10.0, mean="model"), (x, y), classes=names, progress=False)
     assert torch.allclose(fit.predict(x).probs, same.predict(x).probs, atol=1e-6)
     text = told(errors.BadTargets, lambda: pt.learn(net(), (x, [names[i] for i in y]), classes=["eel", "dog"], **QUICK))
     assert '"cat"' in text
@@ -334,7 +344,7 @@ def test_numbers_may_stand_in_a_row_or_in_a_column(xy, verb):
 
 @pytest.mark.parametrize("verb", ["learn", "posterior"])
 def test_a_single_input_is_asked_to_be_a_batch(xy, verb):
-    fit = pt.learn(net(), xy, **QUICK) if verb == "learn" else pt.posterior(net(), xy, progress=False)
+    fit = pt.learn(net(), xy, **QUICK) if verb == "learn" else pt.posterior(touched(), xy, progress=False)
     assert "x[None]" in told(errors.BadData, lambda: fit.predict(xy[0][0]))
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 from commands import answer, call, images, table
+from safetensors import safe_open
 
 import posterity as pt
-from posterity.cli.saved import open_folder
+from posterity.cli.networks import build
+from posterity.cli.saved import open_saved
 
 pytest.importorskip("PIL", reason="folders of images need Pillow")
 
@@ -39,32 +41,33 @@ def world(tmp_path_factory):
         "--quiet",
     )
     told = call("adapt", folder / "prior", folder / "few", "--out", folder / "fit", "--quiet").stdout
-    assert "examples.safetensors holds the training examples" in told.replace("\n", " ")
+    assert "holds the training examples" in told.replace("\n", " ")
     return folder
 
 
-def test_a_prior_folder_holds_no_example_and_a_fit_says_that_it_does(world):
-    assert sorted(p.name for p in (world / "prior").iterdir()) == [
-        "manifest.json",
-        "prior.safetensors",
-        "weights.safetensors",
-    ]
-    assert pt.load(world / "prior/prior.safetensors").card.classes == ("a", "b", "c")
-    assert (world / "fit/examples.safetensors").is_file()
+def test_a_prior_is_a_file_without_examples_and_a_fit_is_one_with_them(world):
+    assert pt.load(world / "prior").card.classes == ("a", "b", "c")
+    with safe_open(world / "prior", "pt") as prior, safe_open(world / "fit", "pt") as fit:
+        assert not any(name.startswith("examples/") for name in prior.keys())  # noqa: SIM118 (no mapping)
+        assert fit.get_tensor("examples/inputs/0").shape == (12, 1, 8, 8)
+
+
+def test_a_fit_of_the_command_line_is_one_of_the_library(world):
+    found = np.load(_npz(world))
+    fit = pt.load(world / "fit", build("mlp", (1, 8, 8), 2))
+    assert fit.classes == ("x", "y")
+    expected = fit.predict(torch.as_tensor(_pixels(world / "test")), generator=torch.Generator().manual_seed(0))
+    assert np.array_equal(found["probs"], expected.probs.numpy())
 
 
 @pytest.mark.slow
-def test_predictions_of_the_folder_are_those_of_the_library(world):
+def test_predictions_are_those_of_the_library(world):
     found = np.load(_npz(world))
-    opened = open_folder(world / "prior")
     x = torch.as_tensor(_pixels(world / "test"))
     few = torch.as_tensor(_pixels(world / "few"))
-    model = opened.network()
     torch.manual_seed(0)
-    from posterity.cli.networks import build
-
     model = build("mlp", (1, 8, 8), 2)
-    fit = pt.adapt(model, opened.prior, (few, ["x"] * 6 + ["y"] * 6), progress=False)
+    fit = pt.adapt(model, pt.load(world / "prior"), (few, ["x"] * 6 + ["y"] * 6), progress=False)
     expected = fit.predict(x, generator=torch.Generator().manual_seed(0))
     assert np.allclose(found["probs"], expected.probs.numpy(), atol=1e-5)
     assert np.allclose(found["unknown"], expected.unknown.numpy(), atol=1e-5)
@@ -175,19 +178,17 @@ def test_a_regression_from_a_table_predicts_in_its_own_units(tmp_path):
     with (tmp_path / "p.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert 80 < np.mean([float(r["mean"]) for r in rows]) < 140
-    assert all(float(r["low 95"]) < float(r["mean"]) < float(r["high 95"]) for r in rows)
+    assert all(float(r["low_95"]) < float(r["mean"]) < float(r["high_95"]) for r in rows)
 
 
 @pytest.mark.slow
 def test_a_fit_without_a_prior_predicts_the_same_in_another_process(tmp_path):
     data = images(tmp_path / "few", ["x", "y"], 8)
     found = answer("learn", data, "--size", 8, "--network", "mlp", "--epochs", 5, "--out", tmp_path / "fit")
-    assert found["exact"]
-    opened = open_folder(tmp_path / "fit")
-    x, y = opened.examples()
+    assert found["plan"]["ways"] == ["one network"]
+    opened = open_saved(tmp_path / "fit")
+    x, y = opened.examples().data
     torch.manual_seed(0)
-    from posterity.cli.networks import build
-
     fit = pt.learn(
         build("mlp", (1, 8, 8), 2), (x, y), likelihood=pt.Categorical(), classes=("x", "y"),
         training={"epochs": 5}, generator=torch.Generator().manual_seed(0), progress=False,
@@ -199,17 +200,18 @@ def test_a_fit_without_a_prior_predicts_the_same_in_another_process(tmp_path):
     assert torch.allclose(first.unknown, second.unknown, atol=1e-5)
 
 
-def test_a_damaged_folder_is_refused(world, tmp_path):
-    import shutil
+def test_a_damaged_file_is_refused(world, tmp_path):
+    content = (world / "fit").read_bytes()
+    (tmp_path / "forged").write_bytes(content.replace(b"mlp", b"abc"))
+    (tmp_path / "cut").write_bytes(content[:-100])
+    for name in ("forged", "cut"):
+        assert call("predict", tmp_path / name, world / "test", code=1).stderr.startswith("DamagedFile: ")
 
-    for name, change in {
-        "manifest.json": lambda p: p.write_text(p.read_text().replace('"mlp"', '"os:system"')),
-        "examples.safetensors": lambda p: p.write_bytes(p.read_bytes()[:-1] + b"x"),
-    }.items():
-        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
-        shutil.copytree(world / "fit", tmp_path / "copy")
-        change(tmp_path / "copy" / name)
-        assert "not as it was written" in call("predict", tmp_path / "copy", world / "test", code=1).stderr
+
+def test_a_fit_of_another_network_and_a_prior_are_refused_by_name(world, tmp_path, monkeypatch):
+    wrong = call("predict", world / "fit", world / "test", "--network", "resnet8", code=1).stderr
+    assert wrong.startswith("OtherNetwork: ")
+    assert "posterity adapt" in call("predict", world / "prior", world / "test", code=1).stderr
 
 
 def test_a_network_that_is_code_has_to_be_named_again(world, tmp_path, monkeypatch):
@@ -230,13 +232,26 @@ def test_dry_run_reads_nothing_and_writes_nothing(world):
     assert found["outputs"] == 3
     assert found["memory_bytes"] > 1e5
     assert found["seconds"] > 0
+    assert found["plan"]["ways"] == ["networks from scratch"]
     assert not (world / "never").exists()
+
+
+def test_dry_run_shows_the_plan_that_learning_then_follows(world, tmp_path):
+    for command in (
+        ("adapt", world / "prior", world / "few"),
+        ("learn", world / "few", "--prior", world / "prior"),
+        ("learn", world / "few", "--size", 8, "--epochs", 2),
+        ("learn", table(tmp_path / "t.csv", 30), "--target", "price", "--epochs", 2),
+    ):
+        planned = answer(*command, "--out", tmp_path / "fit", "--dry-run")["plan"]
+        assert answer(*command, "--out", tmp_path / "fit", "--overwrite", "--quiet")["plan"] == planned
+        assert planned["reasons"]
 
 
 def test_a_one_line_error_and_debug_with_the_traceback(world):
     short = call("predict", world / "nowhere", world / "test", code=1)
     assert len(short.stderr.splitlines()) == 1
-    assert short.stderr.startswith("BadFitFolder: ")
+    assert short.stderr.startswith("MissingFile: ")
     assert short.stdout == ""
     long = call("predict", world / "nowhere", world / "test", "--debug", code=1)
     assert "Traceback" in long.stderr
@@ -245,17 +260,14 @@ def test_a_one_line_error_and_debug_with_the_traceback(world):
 def test_wrong_usage_is_two_and_a_bug_is_four(world, monkeypatch):
     call("predict", code=2)
     call("learn", world / "few", "--no-such", code=2)
-    monkeypatch.setattr("posterity.cli.using.open_folder", lambda path: 1 / 0 if path else None)
-    monkeypatch.setattr("posterity.cli.using.open_folder", lambda path: {}["nothing"])
+    monkeypatch.setattr("posterity.cli.using.open_saved", lambda path: {}["nothing"])
     told = call("predict", world / "fit", world / "test", code=4).stderr
     assert told == "KeyError: 'nothing' (not foreseen: --debug shows where)\n"
 
 
 def test_nothing_is_overwritten_unasked(world, tmp_path):
     assert "--overwrite" in call("adapt", world / "prior", world / "few", "--out", world / "fit", code=1).stderr
-    (tmp_path / "mine").mkdir()
-    told = call("adapt", world / "prior", world / "few", "--out", tmp_path / "mine", "--overwrite", code=1).stderr
-    assert "will not be overwritten" in told
+    call("adapt", world / "prior", world / "few", "--out", tmp_path, "--overwrite", code=2)
 
 
 def test_data_is_inspected_and_split(world, tmp_path):

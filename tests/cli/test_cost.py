@@ -9,7 +9,7 @@ import sys
 import pytest
 from commands import images
 
-from posterity.cli.cost import FACTOR_MEMORY, FACTOR_TIME
+from posterity.workflow.cost import FACTOR_MEMORY, FACTOR_TIME
 
 # In a process of its own: the peak of memory is one number for a process. getrusage would begin with the peak of the process
 # that started it, which may have run large tests before.

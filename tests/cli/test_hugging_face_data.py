@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from commands import answer, call
 
-from posterity.cli.reading import Wish, look, read
+from posterity.cli.reading import ReadOptions, look, read
 from posterity.errors import BadData
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed (posterity[datasets])")
@@ -41,15 +41,15 @@ def flowers(tmp_path_factory):
 
 
 def test_a_table_is_read_by_columns_parts_and_names_of_classes(flowers):
-    found = read(str(flowers), Wish(target="species", columns=("length", "width")))
+    found = read(str(flowers), ReadOptions(target="species", columns=("length", "width")))
     assert found.classes == ("small", "large")
     assert found.x.shape == (30, 2)
     assert float(found.x.mean().abs()) < 1e-4  # scaled like any table
-    seen = look(str(flowers), Wish(target="species", columns=("length", "width")))
+    seen = look(str(flowers), ReadOptions(target="species", columns=("length", "width")))
     assert (seen.count, seen.shape, seen.classes) == (30, (2,), ("small", "large"))
-    price = read(str(flowers), Wish(target="price", columns=("length", "width")))
+    price = read(str(flowers), ReadOptions(target="price", columns=("length", "width")))
     assert price.recipe.task == "regression"
-    other = read(str(flowers), Wish(part="test"), price.recipe)
+    other = read(str(flowers), ReadOptions(part="test"), price.recipe)
     assert not np.allclose(other.x, price.x)
 
 
@@ -77,33 +77,42 @@ def test_images_keep_their_colours_and_arrays_their_shape(tmp_path):
     features = datasets.Features(image=datasets.Image(), label=datasets.ClassLabel(names=["a", "b"]))
     made = datasets.Dataset.from_dict({"image": pictures, "label": [0, 1, 0, 1]}, features)
     made.save_to_disk(str(tmp_path / "pictures"))
-    found = read(str(tmp_path / "pictures"), Wish(size=6))
+    found = read(str(tmp_path / "pictures"), ReadOptions(size=6))
     assert found.x.shape == (4, 3, 6, 6)
-    assert look(str(tmp_path / "pictures"), Wish(size=6)).shape == (3, 6, 6)
+    assert look(str(tmp_path / "pictures"), ReadOptions(size=6)).shape == (3, 6, 6)
     assert 0 <= float(found.x.min()) < float(found.x.max()) <= 1
     grids = datasets.Dataset.from_dict({"grid": chance.normal(size=(4, 2, 3)).tolist(), "label": ["x", "y", "x", "y"]})
     grids.save_to_disk(str(tmp_path / "grids"))
-    assert read(str(tmp_path / "grids"), Wish()).x.shape == (4, 2, 3)
-    assert look(str(tmp_path / "grids"), Wish()).shape == (2, 3)
+    assert read(str(tmp_path / "grids"), ReadOptions()).x.shape == (4, 2, 3)
+    assert look(str(tmp_path / "grids"), ReadOptions()).shape == (2, 3)
 
 
 WRONG = [
-    ({"a": [1.0, None], "label": [0, 1]}, Wish(), 'column "a" has no value in row 2'),
-    ({"a": ["red", "blue"], "label": [0, 1]}, Wish(), 'column "a" is no column of numbers'),
-    ({"a": [[1.0], [1.0, 2.0]], "label": [0, 1]}, Wish(), "arrays of different lengths"),
-    ({"a": [[1.0], [2.0]], "b": [1.0, 2.0], "label": [0, 1]}, Wish(), 'column "a" holds arrays: choose it alone'),
-    ({"a": [1.0, 2.0], "label": [0, 1]}, Wish(target="kind"), 'no column "kind": the data set has a, label'),
+    ({"a": [1.0, None], "label": [0, 1]}, ReadOptions(), '"a" lacks 1 (first in row 2)'),
+    ({"a": [1.0, 2.0], "label": [0, None]}, ReadOptions(), '"label" lacks 1 (first in row 2)'),
+    ({"a": [[1.0], [1.0, 2.0]], "label": [0, 1]}, ReadOptions(), "arrays of different lengths"),
+    ({"a": [[1.0], [2.0]], "b": [1.0, 2.0], "label": [0, 1]}, ReadOptions(), 'column "a" holds list<'),
+    ({"a": [1.0, 2.0], "label": [0, 1]}, ReadOptions(target="kind"), '--target "kind": '),
 ]
 
 
-@pytest.mark.parametrize(("columns", "wish", "told"), WRONG, ids=lambda v: v if isinstance(v, str) else "")
-def test_what_is_wrong_is_named_with_its_place(columns, wish, told, tmp_path):
+@pytest.mark.parametrize(("columns", "options", "told"), WRONG, ids=lambda v: v if isinstance(v, str) else "")
+def test_what_is_wrong_is_named_with_its_place(columns, options, told, tmp_path):
     datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "bad"))
     with pytest.raises(BadData) as caught:
-        read(str(tmp_path / "bad"), wish)
+        read(str(tmp_path / "bad"), options)
     assert told in str(caught.value)
+
+
+def test_text_columns_are_those_of_any_table(tmp_path):
+    columns = {"a": ["red", "blue", "red"], "b": [1.0, 2.0, 4.0], "label": [0, 1, 0]}
+    datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "set"))
+    found = read(str(tmp_path / "set"))
+    assert found.recipe.inputs == ("a=blue", "a=red", "b")
+    assert found.x[:, :2].tolist() == [[0, 1], [1, 0], [0, 1]]
+    assert look(str(tmp_path / "set")).shape == (3,)
 
 
 def test_a_part_that_is_not_there_is_named(flowers):
     with pytest.raises(BadData, match='has the parts train, test and no "validation"'):
-        read(str(flowers), Wish(part="validation"))
+        read(str(flowers), ReadOptions(part="validation"))

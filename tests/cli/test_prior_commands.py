@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import answer, call, table
 from typer.testing import CliRunner
 
 from posterity.cli import app
+from posterity.cli.reading import ReadOptions, read
+from posterity.cli.saved import manifest_of, open_saved
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "gaussian"))
 from gaussians import CARD, EVERY, every, gaussian, one
@@ -108,3 +111,30 @@ def test_the_limit_is_an_option(tmp_path):
     result = CliRunner().invoke(app, ["prior", "inspect", str(tmp_path / "a"), "--limit", "10"])
     assert result.exit_code == 1
     assert "OversizedFile" in result.output
+
+
+def test_the_recipe_of_its_data_travels_with_a_prior_alone_and_is_used(tmp_path):
+    source = table(tmp_path / "all.csv", 40, words=True)
+    call("prior", "learn", source, "--target", "kind", "--epochs", 2, "--out", tmp_path / "prior", "--quiet")
+    alone = tmp_path / "prior"
+    recipe = manifest_of(pt.load(alone).card).recipe
+    assert recipe == read(str(source), ReadOptions(target="kind")).recipe
+    assert answer("prior", "inspect", alone)["card"]["columns"] == "age, height, weight"
+    # The table less one row has another mean: read by itself, none of its rows would be those that were learned from.
+    header, *rows = source.read_text().splitlines()
+    (tmp_path / "less.csv").write_text("\n".join([header, *rows[1:]]))
+    seen = call("certify", alone, tmp_path / "less.csv", "--network", "mlp", "--quiet", code=3).stderr
+    assert seen.splitlines()[-1].startswith("Overlap: ")
+    # And written again with one decimal: no number is the same.
+    rounded = [",".join([*(f"{float(cell):.1f}" for cell in row.split(",")[:3]), row.split(",")[3]]) for row in rows]
+    (tmp_path / "rounded.csv").write_text("\n".join([header, *rounded]))
+    seen = call("certify", alone, tmp_path / "rounded.csv", "--network", "mlp", "--quiet", code=3).stderr
+    assert "rows are, up to rounding, rows that the prior was learned from" in seen
+    new = table(tmp_path / "new.csv", 40, seed=1, words=True)
+    assert 0 < answer("certify", alone, new, "--network", "mlp", "--passes", 2, "--quiet")["bound"] <= 1
+    adapted = answer("adapt", alone, new, "--network", "mlp", "--out", tmp_path / "fit", "--quiet")
+    assert adapted["classes"] == ["old", "young"]
+    assert open_saved(tmp_path / "fit").said.recipe == recipe
+    again = call("evaluate", tmp_path / "fit", tmp_path / "rounded.csv", "--quiet").stdout
+    assert "of these examples are among those learned from" in again
+    assert "The bound on the error holds" not in again

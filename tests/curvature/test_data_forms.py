@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from posterity.curvature import EKFAC, KFAC, Bernoulli, Dense, Diagonal, Empirical, Exact, GaussianNoise, estimate
-from posterity.curvature.batches import Workers, batch_count, batches
+from posterity.data.batches import Workers, batch_count, batches
 from posterity.errors import BadData, NoData
 
 X, Y = data("mlp")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from posterity import Card, Gaussian
 from posterity.algebra import Basis, JointEigen, Matrix
-from posterity.curvature.provenance import Choice, Provenance
+from posterity.data.provenance import Choice, Provenance
 from posterity.gaussian.parts import take_apart
 
 

@@ -15,7 +15,7 @@ from gaussians import gaussian, same
 from matrices import pair
 
 import posterity as pt
-from posterity.gaussian import storage
+from posterity.gaussian import container
 
 
 def killed_in(module: object, name: str, when: str, nth: int = 1) -> Callable[[], None]:
@@ -49,8 +49,8 @@ def main(path: Path) -> None:
         print("old" if same(found, old) else "new" if same(found, new) else "NEITHER", flush=True)
 
     points = [
-        killed_in(storage._Entry, "content", "after", 2),
-        killed_in(storage, "_write", "after"),
+        killed_in(container.Entry, "content", "after", 2),
+        killed_in(container, "_write_into", "after"),
         killed_in(os, "replace", "before"),
         killed_in(os, "replace", "after"),
         killed_in(os, "fsync", "before", 2),

@@ -17,7 +17,7 @@ from matrices import pair
 import posterity as pt
 from posterity import Card, Gaussian
 from posterity.algebra import Basis, DiagonalMatrix, JointEigen, Kronecker, ScaledIdentity
-from posterity.curvature.provenance import Provenance
+from posterity.data.provenance import Provenance
 from posterity.errors import BadPriorFile, BlockMismatch, MissingFile, NotStorable, PosterityError
 
 every_structure = pytest.mark.parametrize("structure", EVERY)

@@ -8,8 +8,8 @@ import torch
 from gaussians import normal
 from torch.utils.data import DataLoader, TensorDataset
 
-from posterity.curvature.batches import Batch
-from posterity.curvature.hashes import (
+from posterity.data.batches import Batch
+from posterity.data.hashes import (
     COLUMNS,
     batch_hashes,
     by_chance,

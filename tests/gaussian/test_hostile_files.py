@@ -16,7 +16,7 @@ from gaussians import CARD, every, gaussian, same
 
 import posterity as pt
 from posterity import Card
-from posterity.curvature.provenance import Provenance
+from posterity.data.provenance import Provenance
 from posterity.errors import (
     BadPriorFile,
     DamagedFile,
@@ -26,7 +26,7 @@ from posterity.errors import (
     PosterityError,
     UnreadableFile,
 )
-from posterity.gaussian.storage import HEADER_LIMIT
+from posterity.gaussian.container import HEADER_LIMIT
 
 PRIOR = gaussian(every(2, 3), card=CARD)
 NUMBER = {name: i for i, name in enumerate(PRIOR.blocks)}
@@ -254,7 +254,7 @@ def test_declared_offsets_are_not_believed(data, refused, offsets):
 
 
 def test_a_later_format_is_told_so(data, refused):
-    refused(with_header(data, lambda h: h.update(format=7)), FutureVersion, "format 7", "upgrade")
+    refused(with_header(data, lambda h: h.update(format=8)), FutureVersion, "format 8", "upgrade")
     refused(with_header(data, lambda h: (h.update(format=99), h.pop("blocks"))), FutureVersion, "format 99")
 
 

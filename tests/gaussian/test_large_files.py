@@ -83,7 +83,7 @@ def test_a_disk_that_fills_up_on_the_way_leaves_nothing(prior, tmp_path, monkeyp
         file.write(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("posterity.gaussian.storage._write", full)
+    monkeypatch.setattr("posterity.gaussian.container._write_into", full)
     with pytest.raises(DiskFull, match="Nothing was written"):
         prior.save(path)
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import posterity as pt
 from posterity.algebra import Floored, as_floored, scaled_identity
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import Likelihood
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.kernel import BlockFrame, Jacobian, Linearised, PerOutput, Shared, jacobian
 
 

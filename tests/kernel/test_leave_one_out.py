@@ -9,20 +9,18 @@ import torch
 from small import Problem
 
 import posterity as pt
+from posterity.data.leave_out import LeaveOut
 from posterity.errors import Inconsistent
 from posterity.kernel import (
     Calibration,
-    Choice,
     Member,
-    Networks,
     Strength,
     averaged,
     calibrate,
     choose,
     choose_noise,
     downdate,
-    folds_of,
-    stacked,
+    stacking_weight,
 )
 from posterity.kernel.choose import FLOORS, TAUS, TEMPERATURES
 from posterity.kernel.noise import NOISES
@@ -106,7 +104,6 @@ def test_the_closed_form_of_the_noise_search_is_leave_one_out():
     found = choose_noise(
         problem.linearised.kernel, problem.linearised.train, problem.linearised.start(), problem.targets
     )
-    from dataclasses import replace
 
     likelihood = pt.GaussianNoise(found.precision)
     posterior = replace(problem.linearised, likelihood=likelihood).posterior(found.strength)
@@ -159,33 +156,26 @@ def test_a_group_counts_as_one_example_in_the_weights():
 
 
 def test_networks_are_weighed_by_the_mixture_they_make_with_the_posteriors():
-    even = torch.full((80,), -1.0)
-    choice = Choice((member(even, 0.6), member(even, 0.4)), 1, "loo")
+    even, every = torch.full((80,), -1.0).double(), LeaveOut(torch.arange(80) % 5)
 
     def weight(log_probs):
-        found = stacked(choice, Networks(1.0, (), Calibration(0.0), 1.0, log_probs))
-        assert found.networks.weight + sum(m.weight for m in found.members) == pytest.approx(1)
-        assert found.members[0].weight / found.members[1].weight == pytest.approx(1.5)
-        return found.networks.weight
+        return stacking_weight(even.exp(), log_probs.exp(), every)
 
-    assert weight(even + 0.5) == pytest.approx(
-        90 / 100
-    )  # all of 80 examples, and half of the 20 that speak for neither
+    # All of 80 examples, and half of the 20 that count for both.
+    assert weight(even + 0.5) == pytest.approx(90 / 100)
     assert weight(even - 0.5) == pytest.approx(10 / 100)
     # Each is right where the other is wrong: both are wanted, though their scores are the same.
-    split = torch.where(torch.arange(80) % 2 == 0, 0.9, 0.1).log()
-    half = replace(choice, members=(member((1 - split.exp()).log()),))
-    found = stacked(half, Networks(1.0, (), Calibration(0.0), 1.0, split))
-    assert 0.4 < found.networks.weight < 0.6
+    split = torch.where(torch.arange(80) % 2 == 0, 0.9, 0.1).double()
+    assert 0.4 < stacking_weight(1 - split, split, every) < 0.6
 
 
 def test_folds_keep_groups_together_and_spread_classes():
     targets = torch.arange(40) % 4
-    folds = folds_of(targets, folds=10)
+    folds = LeaveOut.of(targets, folds=10).folds
     assert folds.bincount().tolist() == [4] * 10
     for k in range(10):
         assert len(targets[folds == k].unique()) >= 2
     groups = torch.arange(40) // 4
-    together = folds_of(targets, groups, 10)
+    together = LeaveOut.of(targets, groups, 10).folds
     for g in range(10):
         assert len(together[groups == g].unique()) == 1

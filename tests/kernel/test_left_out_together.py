@@ -10,16 +10,20 @@ import torch
 from small import Problem
 
 import posterity as pt
-from posterity.kernel import Calibration, Networks, choose, folds_of, stacked
-from posterity.kernel.folds import FOLDS, SIDE, judged, lots_of
+from posterity.data.leave_out import FOLDS, SIDE, LeaveOut
+from posterity.kernel import Calibration, choose, stacking_weight
 from posterity.kernel.gradients import Rows
 from posterity.kernel.kernels import Strength
+
+
+def fold_of(targets, groups=None):
+    return LeaveOut.of(targets, groups).folds
 
 
 @pytest.mark.parametrize("each", [2, 3, 4, 5, 10])
 def test_each_fold_leaves_out_equally_many_of_every_class(each):
     targets = torch.arange(6).repeat(each)[torch.randperm(6 * each, generator=torch.Generator().manual_seed(each))]
-    folds = folds_of(targets)
+    folds = fold_of(targets)
     assert folds.max() + 1 == min(each, FOLDS)
     for k in range(int(folds.max()) + 1):
         assert targets[folds == k].bincount(minlength=6).unique().tolist() == [each // min(each, FOLDS)]
@@ -27,34 +31,35 @@ def test_each_fold_leaves_out_equally_many_of_every_class(each):
 
 def test_an_example_that_is_alone_in_its_class_is_never_left_out():
     targets = torch.tensor([0, 1, 2, 0, 1, 3])
-    folds = folds_of(targets)
+    folds = fold_of(targets)
     assert (folds == -1).tolist() == [False, False, True, False, False, True]
-    assert judged(folds)[0].tolist() == [0, 1, 3, 4]
-    assert (folds_of(torch.arange(4)) == -1).all()
+    assert LeaveOut(folds).judged.tolist() == [0, 1, 3, 4]
+    assert (fold_of(torch.arange(4)) == -1).all()
 
 
 def test_groups_of_one_class_count_as_one_example_and_groups_of_several_classes_stay_whole():
     targets, groups = torch.tensor([0, 0, 1, 1, 0, 1, 2, 2]), torch.tensor([7, 7, 5, 5, 3, 1, 9, 9])
-    folds = folds_of(targets, groups)
+    folds = fold_of(targets, groups)
     assert folds.max() == 1
     assert folds[0] == folds[1] != folds[4]
     assert folds[2] == folds[3] != folds[5]
     assert folds[6] == folds[7] == -1
-    assert judged(folds, groups)[1].tolist() == [7, 7, 5, 5, 3, 1]
-    mixed = folds_of(torch.tensor([0, 1, 0, 1, 0, 1]), torch.tensor([0, 0, 1, 1, 2, 2]))
+    assert LeaveOut.of(targets, groups).together.tolist() == [3, 3, 2, 2, 1, 0]
+    assert LeaveOut.of(targets, groups).count == 4
+    mixed = fold_of(torch.tensor([0, 1, 0, 1, 0, 1]), torch.tensor([0, 0, 1, 1, 2, 2]))
     assert mixed.unique().tolist() == [0, 1, 2]
     assert mixed[0] == mixed[1]
 
 
 def test_few_examples_are_left_out_by_whole_folds_and_more_one_by_one():
-    few, many = folds_of(torch.arange(3).repeat(4)), folds_of(torch.arange(3).repeat(5))
-    assert torch.equal(lots_of(few, 3), few)
-    assert lots_of(many, 3) is None
+    few, many = LeaveOut.of(torch.arange(3).repeat(4)), LeaveOut.of(torch.arange(3).repeat(5))
+    assert torch.equal(few.lots(3), few.folds)
+    assert many.lots(3) is None
     groups = torch.arange(15)
-    assert torch.equal(lots_of(many, 3, groups), groups)
-    wide = folds_of(torch.arange(40).repeat(2))
+    assert torch.equal(replace(many, groups=groups).lots(3), groups)
+    wide = LeaveOut.of(torch.arange(40).repeat(2))
     assert SIDE < 40 * 40
-    assert lots_of(wide, 40) is None
+    assert wide.lots(40) is None
 
 
 def test_inputs_that_say_nothing_leave_left_out_examples_at_chance():
@@ -65,7 +70,7 @@ def test_inputs_that_say_nothing_leave_left_out_examples_at_chance():
     train = replace(problem.linearised.train, blocks=blocks)
     alike = replace(problem.linearised, train=train, targets=torch.arange(4).repeat(2))
     posterior = alike.posterior(None)
-    folds = folds_of(alike.targets)
+    folds = fold_of(alike.targets)
     for left_out in (posterior.left_out(folds), posterior.refitted(folds)):
         nll = left_out.nll(problem.likelihood, alike.targets, Calibration())
         assert nll == pytest.approx(math.log(4), abs=1e-6)
@@ -98,12 +103,12 @@ def test_with_one_example_a_class_nothing_is_chosen_and_predictions_are_those_of
 
 def test_a_group_called_minus_one_is_left_out_like_any_other():
     targets, groups = torch.arange(3).repeat(10), torch.arange(30) // 3
-    same = lots_of(folds_of(targets, groups - 1), 3, groups - 1)
+    same = LeaveOut.of(targets, groups - 1).lots(3)
     assert same is not None
     assert torch.equal(same, groups)
     problem = Problem("dense", 3, 12, pt.Categorical())
-    first = choose(replace(problem.linearised, targets=torch.arange(3).repeat(4)), groups=torch.arange(12) // 2)
-    again = choose(replace(problem.linearised, targets=torch.arange(3).repeat(4)), groups=torch.arange(12) // 2 - 1)
+    task = replace(problem.linearised, targets=torch.arange(3).repeat(4))
+    first, again = (choose(task, leave_out=LeaveOut.of(task.targets, torch.arange(12) // 2 - k)) for k in (0, 1))
     assert [(m.weight, m.nll, m.calibration) for m in again.members] == [
         (m.weight, m.nll, m.calibration) for m in first.members
     ]
@@ -111,14 +116,14 @@ def test_a_group_called_minus_one_is_left_out_like_any_other():
 
 @pytest.mark.parametrize("targets", [torch.tensor([0, 1, 2]), torch.randn(3), torch.randn(3, 2)])
 def test_one_group_alone_is_never_left_out(targets):
-    assert folds_of(targets, torch.full((3,), 7)).tolist() == [-1, -1, -1]
-    assert folds_of(targets[:1]).tolist() == [-1]
+    assert fold_of(targets, torch.full((3,), 7)).tolist() == [-1, -1, -1]
+    assert fold_of(targets[:1]).tolist() == [-1]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
 def test_labels_of_any_whole_type_have_the_same_folds(dtype):
     targets = torch.tensor([0, 1, 2, 0, 1, 3])
-    assert torch.equal(folds_of(targets.to(dtype)), folds_of(targets))
+    assert torch.equal(fold_of(targets.to(dtype)), fold_of(targets))
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -130,11 +135,8 @@ def test_unknown_inputs_are_scored_by_a_loose_posterior_with_one_example_a_class
 
 
 @pytest.mark.parametrize("scored", [0, 5])
-def test_networks_whose_scores_are_of_other_examples_count_as_much_as_the_posteriors(scored):
+def test_candidates_whose_scores_are_of_other_examples_count_alike(scored):
     """Folders of older versions hold scores of examples that are alone in their class."""
-    problem = Problem("dense", 4, 6, pt.Categorical())
-    networks = Networks(1.0, (), Calibration(0.0), math.nan, torch.zeros(scored))
-    for targets in (torch.arange(4).repeat(2)[:6], torch.tensor([0, 0, 1, 1, 2, 3])):
-        choice = stacked(choose(replace(problem.linearised, targets=targets)), networks)
-        assert choice.networks is not None
-        assert choice.networks.weight == 0.5
+    here = LeaveOut.of(torch.tensor([0, 0, 1, 1, 2, 3]))
+    assert len(here.judged) == 4
+    assert stacking_weight(torch.ones(4).double(), torch.ones(scored).double(), here) == 0.5

@@ -14,7 +14,7 @@ from posterity.kernel.choose import FAR, FAR_FLOORS, FAR_HEADS, TYPICAL, UNITS, 
 from posterity.kernel.gradients import Gradients
 from posterity.kernel.kernels import SHARES
 from posterity.kernel.positions import Positions
-from posterity.workflow.handed_down import COMBINED, MOST_ROWS, _directions
+from posterity.workflow.ways.around_prior import COMBINED, MOST_ROWS, _directions
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.blocks import find_blocks, read_blocks
-from posterity.curvature.batches import input_batches
+from posterity.data.batches import input_batches
 from posterity.kernel.jacobian import BlockFrame, jacobian
 from posterity.predictive import linearised
 

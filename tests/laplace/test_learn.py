@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import posterity as pt
 from posterity.laplace.run import split
+from posterity.predictive.exact import ExactLinear
 
 QUICK = {"epochs": 3, "lr": 1e-2}
 
@@ -38,7 +39,7 @@ def test_a_fit_holds_what_learning_left_behind():
     assert fit.curvature.count == 60  # few examples need none held out
     assert fit.posterior.card.count == 60
     assert fit.curvature.estimator == pt.EKFAC()
-    assert fit.function is not None
+    assert isinstance(fit.predictor, ExactLinear)
     assert not any(m.any() for m in fit.prior.mean.values())
     assert float(fit.prior.precision["0"].trace()) == pytest.approx(0.6 * 25)  # of sixty examples
     assert fit.scales == pt.Scales()

@@ -12,7 +12,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.algebra import DiagonalMatrix
-from posterity.curvature.provenance import Provenance
+from posterity.data.provenance import Provenance
 from posterity.errors import (
     BadAudit,
     InfiniteDivergence,

@@ -8,7 +8,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.blocks import find_blocks
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.gaussian.spread import FrameSpread, Spread
 from posterity.pacbayes.draws import DrawnNetwork
 

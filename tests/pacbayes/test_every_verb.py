@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.curvature.provenance import Provenance
+from posterity.data.provenance import Provenance
 from posterity.errors import NoCertificate, UnknownPast
 from posterity.pacbayes.regression import certify_clipped
+from posterity.workflow.recipe import Recipe, SmallNetworks
 
 QUICK = {"epochs": 2, "lr": 0.05}
 
@@ -202,7 +203,7 @@ def test_a_new_verb_without_a_row_is_caught(new, monkeypatch):
 
 
 METHODS = {
-    "Fit": {"certify", "predict"},
+    "Fit": {"certify", "module", "predict", "save"},
     "BPNN": {"adopt", "certify", "draft", "learn", "load", "network", "posterior", "predict", "prior_of", "save"},
 }
 """Methods of what the verbs give, and of learners: those that take data have tests in test_holes.py and test_attacks.py."""
@@ -237,8 +238,8 @@ def numbers(n: int, seed: int):
     return x, x[:, :1].sin() + 0.1 * torch.randn(n, 1, generator=torch.Generator().manual_seed(seed))
 
 
-def regression(data, monkeypatch, model: nn.Module | None = None, **options) -> pt.Fit:
-    monkeypatch.setattr("posterity.workflow.folds.LONG", 20)
+def regression(data, model: nn.Module | None = None, **options) -> pt.Fit:
+    options["recipe"] = Recipe(small_networks=SmallNetworks(long=20))
     torch.manual_seed(0)
     model = model or nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
     return pt.learn(model, data, likelihood=pt.GaussianNoise(), progress=False, **options)
@@ -256,18 +257,18 @@ REGRESSIONS = {
 
 
 @pytest.mark.parametrize("row", REGRESSIONS)
-def test_a_regression_from_scratch_is_not_certified_on_what_it_has_seen(row, monkeypatch):
+def test_a_regression_from_scratch_is_not_certified_on_what_it_has_seen(row):
     data = numbers(40, 2)
-    fit = regression(numbers(40, 3) if row == "learn, held out" else data, monkeypatch, **REGRESSIONS[row])
+    fit = regression(numbers(40, 3) if row == "learn, held out" else data, **REGRESSIONS[row])
     with pytest.raises(NoCertificate):
         clipped(fit, fit.posterior, data)
     other = numbers(40, 9)
     assert clipped(fit, fit.posterior, other).n == 40
 
 
-def test_a_regressions_prior_pays_for_the_strength_that_the_data_chose(monkeypatch):
+def test_a_regressions_prior_pays_for_the_strength_that_the_data_chose():
     data = numbers(40, 2)
-    fit = regression(data, monkeypatch)
+    fit = regression(data)
     found = clipped(fit, fit.prior, data)
     assert any("97 (the strength of the prior)" in note for note in found.checks)
     blind = fit.prior.with_provenance(Provenance.none())
@@ -289,27 +290,27 @@ def trained_elsewhere(outputs: int) -> nn.Module:
 
 
 ELSEWHERE = {
-    "isotropic": lambda model, patch: pt.isotropic(model, mean="model"),
-    "learn, from scratch": lambda model, patch: pt.learn(model, D0, training=QUICK, progress=False).posterior,
-    "learn, held out": lambda model, patch: (
+    "isotropic": lambda model: pt.isotropic(model, mean="model"),
+    "learn, from scratch": lambda model: pt.learn(model, D0, training=QUICK, progress=False).posterior,
+    "learn, held out": lambda model: (
         pt.learn(model, D0, validation=coins(40, 3), training=QUICK, progress=False).posterior
     ),
-    "learn, a regression": lambda model, patch: regression(numbers(40, 1), patch, trained_elsewhere(1)).posterior,
-    "posterior": lambda model, patch: pt.posterior(model, D0, progress=False).posterior,
-    "prior": lambda model, patch: pt.prior(model, D0[0], progress=False),
-    "split_prior": lambda model, patch: pt.split_prior(model, D0, training=QUICK, progress=False).prior,
-    "train": lambda model, patch: (
+    "learn, a regression": lambda model: regression(numbers(40, 1), trained_elsewhere(1)).posterior,
+    "posterior": lambda model: pt.posterior(model, D0, progress=False).posterior,
+    "prior": lambda model: pt.prior(model, D0[0], progress=False),
+    "split_prior": lambda model: pt.split_prior(model, D0, training=QUICK, progress=False).prior,
+    "train": lambda model: (
         pt.train(model, D0, progress=False, **QUICK),
         pt.isotropic(model, mean="model"),
     )[1],
-    "update": lambda model, patch: pt.update(pt.isotropic(model), model, pt.estimate(model, D0, progress=False)),
+    "update": lambda model: pt.update(pt.isotropic(model), model, pt.estimate(model, D0, progress=False)),
 }
 
 
 @pytest.mark.parametrize("verb", ELSEWHERE)
-def test_a_network_trained_elsewhere_has_an_unknown_past_whatever_verb_takes_it(verb, monkeypatch):
+def test_a_network_trained_elsewhere_has_an_unknown_past_whatever_verb_takes_it(verb):
     model = trained_elsewhere(2)
-    result = ELSEWHERE[verb](model, monkeypatch)
+    result = ELSEWHERE[verb](model)
     assert not result.provenance.is_known
     if verb != "learn, a regression":
         with pytest.raises(UnknownPast):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset, WeightedRandomSampler
 
 import posterity as pt
-from posterity.curvature.provenance import Provenance
+from posterity.data.provenance import Provenance
 from posterity.errors import (
     BadData,
     InfiniteDivergence,

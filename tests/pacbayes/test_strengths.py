@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import posterity as pt
+from posterity.data.provenance import Provenance
 from posterity.errors import NotExact, UnknownPast
 from posterity.pacbayes import optimise_strengths
 from posterity.pacbayes.certify import divergence
@@ -70,7 +71,7 @@ def test_the_posterior_has_seen_the_data_and_the_prior_has_not(learned, found):
 
 def test_a_prior_of_unknown_past_stays_unknown(learned):
     model, prior = learned
-    unknown = prior.with_provenance(pt.curvature.provenance.Provenance.unknown("a stranger's"))
+    unknown = prior.with_provenance(Provenance.unknown("a stranger's"))
     dice = torch.Generator().manual_seed(0)
     found = optimise_strengths(model, unknown, unknown, coins(2), epochs=2, generator=dice, progress=False)
     with pytest.raises(UnknownPast):

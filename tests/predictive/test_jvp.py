@@ -6,7 +6,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.blocks import find_blocks, write_blocks
-from posterity.curvature.batches import input_batches
+from posterity.data.batches import input_batches
 from posterity.predictive.jvp import linear_draws
 
 

@@ -13,8 +13,8 @@ from torch import nn
 
 import posterity as pt
 from posterity.algebra import Basis, JointEigen
-from posterity.blocks import find_blocks, read_blocks
-from posterity.curvature.batches import Batch
+from posterity.blocks import Replica, find_blocks, read_blocks
+from posterity.data.batches import Batch
 from posterity.errors import BadData, BlockMismatch
 from posterity.gaussian import Gaussian
 from posterity.predictive.linearised import output_moments
@@ -47,7 +47,7 @@ def closed_form(name: str, posterior: Gaussian) -> torch.Tensor:
 
 def moments(name: str, posterior: Gaussian) -> tuple[torch.Tensor, torch.Tensor]:
     it = case(name)
-    return output_moments(it.model, posterior, Batch((it.x,), {}, torch.zeros(len(it.x))))
+    return output_moments(Replica(it.model), posterior, Batch((it.x,), {}, torch.zeros(len(it.x))))
 
 
 @pytest.mark.parametrize("structure", PRECISIONS)

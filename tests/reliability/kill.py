@@ -24,7 +24,8 @@ import torch
 from moments import WRITES, changes_of, run_until
 from writers import KINDS
 
-import posterity as pt
+from posterity.errors import DiskFull
+from posterity_studies.errors import NotWritten
 
 SAID_SO = 7
 
@@ -81,7 +82,7 @@ def full(kind: str, times: int) -> str:
             states.add(_digest(folder))
             # Some checks go on with the work: they look at a copy.
             steps = way.check(_copy(folder, place))
-            assert steps >= before or kind == "save", f"{steps} steps are there after {before}"
+            assert steps >= before or kind in ("save", "fit", "estimator"), f"{steps} steps are there after {before}"
             before = steps
     return (
         f"{kind}: {times} full disks, told {told} times, whole every time, {len(states)} different folders left behind"
@@ -100,20 +101,17 @@ def _write(kind: str, folder: Path, room: int) -> bool:
 
 
 def _limited(kind: str, folder: Path, room: int) -> NoReturn:
-    """The child's life. A full disk must be told as an error; then it exits with `SAID_SO`."""
+    """The child's life. A full disk must be told by its name; then it exits with `SAID_SO`."""
     status = 1
     try:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
         KINDS[kind].work(folder)
         status = 0
-    except (OSError, pt.PosterityError):
+    except (DiskFull, NotWritten):
         status = SAID_SO
-    except Exception as error:
-        if "safetensors" not in str(type(error)).lower():
-            traceback.print_exc()
-        else:
-            status = SAID_SO
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(status)
 

@@ -1,10 +1,12 @@
-"""Changed files for a reader, with 4 GB of address space: each must load, or fail with an error of ours.
+"""Changed files for a reader: each must load, or fail with an error of ours, and none may take a gigabyte of memory.
 
-python tests/reliability/mutate.py prior 10000
+python tests/reliability/mutate.py prior 2500
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import random
 import resource
 import sys
@@ -15,15 +17,34 @@ from collections import Counter
 from pathlib import Path
 
 LIMIT = 4 << 30
+MOST = 1 << 30
+"""Bytes of memory that reading a file below 10 MB may take."""
 
 
-def mutate(name: str, count: int, seed: int = 0) -> tuple[Counter[str], list[str]]:
-    """How often each thing happened, and the first few that must not."""
+def memory(name: str) -> int:
+    """Of this process in bytes: VmRSS is what it has, VmHWM the most since `start_counting`. 0 where it is not told."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
+
+
+def start_counting() -> int:
+    """Forget the most that was taken, give back what is free, and return what is taken now."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+    return memory("VmRSS")
+
+
+def mutate(name: str, count: int, seed: int = 0) -> tuple[Counter[str], list[str], int]:
+    """How often each thing happened, the first few that must not, and the most memory that one reading took."""
     from readers import READERS, again
 
     from posterity.errors import PosterityError
 
-    reader, outcomes, bad = READERS[name], Counter[str](), []
+    reader, outcomes, bad, most = READERS[name], Counter[str](), [], 0
     with tempfile.TemporaryDirectory() as place:
         good, folder = Path(place) / "good", Path(place) / "changed"
         good.mkdir()
@@ -33,6 +54,7 @@ def mutate(name: str, count: int, seed: int = 0) -> tuple[Counter[str], list[str
             chance = random.Random(f"{name} {seed} {k}")
             again(good, folder)
             reader.change(folder, chance)
+            before = start_counting()
             try:
                 reader.read(folder)
                 outcomes["loaded"] += 1
@@ -42,15 +64,19 @@ def mutate(name: str, count: int, seed: int = 0) -> tuple[Counter[str], list[str
                 outcomes[f"RAW {type(error).__name__}"] += 1
                 if len(bad) < 5:
                     bad.append(f"{name} {seed} {k}: {''.join(traceback.format_exception(error)[-4:])}")
-    return outcomes, bad
+            taken = memory("VmHWM") - before
+            most = max(most, taken)
+            if taken > MOST:
+                bad.append(f"{name} {seed} {k}: it took {taken:,} bytes")
+    return outcomes, bad, most
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
-    found, wrong = mutate(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
-    print(f"{sys.argv[1]}: {dict(found.most_common())}")
+    found, wrong, taken = mutate(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
+    print(f"{sys.argv[1]}: {dict(found.most_common())}, at most {taken / 2**20:.0f} MB")
     for text in wrong:
         print(text)
     sys.exit(bool(wrong))

@@ -20,7 +20,9 @@ from torch import nn
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "gaussian")]
 
-from crafting import joined, sealed, split
+import data_readers as of_data
+import fit_readers as of_fits
+from forging import changed_file
 from mutations import accident, edited
 
 import posterity as pt
@@ -47,6 +49,8 @@ class Reader:
     make: Callable[[Path], None]
     change: Callable[[Path, random.Random], None]
     read: Callable[[Path], Any]
+    needs: str | None = None
+    """A package that is not always there."""
 
 
 # --- prior -----------------------------------------------------------------------------------------
@@ -58,19 +62,7 @@ def make_prior(folder: Path) -> None:
 
 def change_prior(folder: Path, chance: random.Random) -> None:
     path = folder / "prior.safetensors"
-    path.write_bytes(changed_prior(path.read_bytes(), chance))
-
-
-def changed_prior(content: bytes, chance: random.Random) -> bytes:
-    """By accident, or forged behind a right seal: in the header, or in the tensors."""
-    match chance.randrange(4):
-        case 0 | 1:
-            return accident(content, chance)
-        case 2:
-            outer, inner, body = split(content)
-            return joined(outer, edited(inner, chance, ("sha256",)), body)
-    length = int.from_bytes(content[:8], "little")
-    return sealed(content[8 : 8 + length], accident(content[8 + length :], chance))
+    path.write_bytes(changed_file(path.read_bytes(), chance))
 
 
 def read_prior(folder: Path) -> None:
@@ -107,7 +99,7 @@ def change_learner(folder: Path, chance: random.Random) -> None:
     content = path.read_bytes()
     forged = path.suffix == ".safetensors" and chance.random() < 0.6
     if forged and "weights" not in path.name:
-        path.write_bytes(changed_prior(content, chance))
+        path.write_bytes(changed_file(content, chance))
     else:
         path.write_bytes(accident(content, chance))
     if forged:
@@ -287,6 +279,13 @@ READERS = {
     "npz": Reader(make_npz, change_npz, read_npz),
     "checkpoint": Reader(make_checkpoint, change_checkpoint, read_checkpoint),
     "ledger": Reader(make_ledger, change_ledger, read_ledger),
+    "csv": Reader(of_data.make_csv, of_data.change_csv, of_data.read_tables),
+    "parquet": Reader(of_data.make_parquet, of_data.change_bytes, of_data.read_tables, "pyarrow"),
+    "idx": Reader(of_data.make_idx, of_data.change_idx, of_data.read_idx),
+    "images": Reader(of_data.make_images, of_data.change_images, of_data.read_images, "PIL"),
+    "hugging_face": Reader(of_data.make_hugging_face, of_data.change_bytes, of_data.read_hugging_face, "datasets"),
+    "fit": Reader(of_fits.make_fits, of_fits.change, of_fits.read_fits),
+    "estimator": Reader(of_fits.make_estimators, of_fits.change, of_fits.read_estimators, "sklearn"),
 }
 
 

@@ -10,20 +10,42 @@ from kill import full, killed
 from moments import available
 from mutate import mutate
 from readers import READERS
-from writers import KINDS, Kind
+from writers import KINDS, Kind, fits
+
+from posterity.gaussian.container import Entry
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_changed_files_load_or_fail_by_name(reader):
+    if READERS[reader].needs:
+        pytest.importorskip(READERS[reader].needs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found, wrong = mutate(reader, 40, seed=7)
+        found, wrong, _ = mutate(reader, 40, seed=7)
     assert not wrong, wrong
     assert sum(found.values()) == 40
     assert len(found) > 1
 
 
-@pytest.mark.parametrize("kind", ["save", "study"])
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", ["fit", "estimator"])
+def test_thousands_of_changed_fits_load_or_fail_by_name(reader):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found, wrong, _ = mutate(reader, 2500, seed=1)
+    assert not wrong, wrong
+    assert sum(found.values()) == 2500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["fit", "estimator"])
+def test_fifty_kills_leave_the_old_file_or_the_new_one(kind):
+    if not available():
+        pytest.skip("no process may trace its child here (Linux on x86-64 does)")
+    assert "50 kills at 50 moments" in killed(kind, 50)
+
+
+@pytest.mark.parametrize("kind", ["save", "fit", "study"])
 def test_what_a_kill_leaves_is_what_was_finished(kind):
     if not available():
         pytest.skip("no process may trace its child here (Linux on x86-64 does)")
@@ -58,6 +80,26 @@ def test_a_write_in_place_would_be_caught(monkeypatch):
         killed("in place", 20)
 
 
-@pytest.mark.parametrize("kind", ["save", "study"])
+@pytest.mark.parametrize("kind", ["save", "fit", "study"])
 def test_a_full_disk_is_told_and_leaves_what_was_there(kind):
     assert "4 full disks" in full(kind, 4)
+
+
+@pytest.mark.parametrize("moment", [1, 3, 9])
+def test_an_interrupted_save_leaves_the_old_fit(moment, tmp_path, monkeypatch):
+    """Ctrl-C while the tensors are written."""
+    old, new = fits()[:2]
+    path = tmp_path / "letters.fit"
+    old.save(path)
+    before, content, calls = path.read_bytes(), Entry.content, iter(range(1, 1000))
+
+    def interrupted(entry):
+        if next(calls) == moment:
+            raise KeyboardInterrupt
+        return content(entry)
+
+    monkeypatch.setattr(Entry, "content", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        new.save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

@@ -97,6 +97,50 @@ def check_save(folder: Path) -> int:
 
 
 @cache
+def fits() -> list[pt.Fit]:
+    """Of more and more examples, which are in the file: each larger than the one before."""
+    source = pt.learn(network(8), data(40, 9), training={"epochs": 1}, progress=False).posterior
+    return [pt.adapt(network(8), source, data(8 * (k + 1), k), progress=False) for k in range(SAVES)]
+
+
+def save_fits(folder: Path) -> None:
+    """One fit after the other, in the same file."""
+    for fit in fits():
+        fit.save(folder / "letters.fit")
+
+
+def check_fits(folder: Path) -> int:
+    path = folder / "letters.fit"
+    if not path.exists():
+        return 0
+    found, x = pt.load(path, network(8)), data(4, 99)[0]
+    number = found.examples.count // 8
+    assert torch.equal(found.predict(x).probs, fits()[number - 1].predict(x).probs), "it predicts otherwise"
+    return number
+
+
+@cache
+def estimators() -> list[Any]:
+    options = {"hidden_sizes": (4,), "training": {"epochs": 1}, "random_state": 0}
+    return [pt.PosteriorClassifier(**options).fit(*(t.numpy() for t in data(10 * (k + 1)))) for k in range(SAVES)]
+
+
+def save_estimators(folder: Path) -> None:
+    for estimator in estimators():
+        estimator.save(folder / "letters.fit", overwrite=True)
+
+
+def check_estimators(folder: Path) -> int:
+    path = folder / "letters.fit"
+    if not path.exists():
+        return 0
+    found, x = pt.PosteriorClassifier.load(path), data(4, 99)[0].numpy()
+    number = found.fit_.curvature.count // 10
+    assert (found.predict_proba(x) == estimators()[number - 1].predict_proba(x)).all(), "it predicts otherwise"
+    return number
+
+
+@cache
 def learners() -> list[pt.BPNN]:
     """The same learner with one column, two, and so on."""
     options: dict[str, Any] = {"training": {"epochs": 1, "lr": 0.05, "batch_size": 64}, "scales": pt.Scales()}
@@ -156,6 +200,8 @@ def check_study(folder: Path) -> int:
 KINDS = {
     "train": Kind(train, check_train, ("rename", 1), EPOCHS),
     "save": Kind(save, check_save, ("rename", 1), SAVES),
+    "fit": Kind(save_fits, check_fits, ("rename", 1), SAVES),
+    "estimator": Kind(save_estimators, check_estimators, ("rename", 1), SAVES),
     # The prior, three files of a column, and the page.
     "learner": Kind(learner, check_learner, ("rename", 5), COLUMNS),
     "study": Kind(study, check_study, ("write", 1), RESULTS),

@@ -11,7 +11,6 @@ from torch import nn
 
 import posterity as pt
 from posterity.errors import Memorised
-from posterity.workflow.folders import Remembered, open_parts, save_parts
 
 FAR = torch.tensor([200.0, 400.0, 1e3, 1e4, 1e5])
 
@@ -118,10 +117,8 @@ def test_yes_or_no_targets_grow_each_by_itself():
 
 def test_a_fit_from_files_scores_alike(tmp_path):
     fit = of_a_trained_network()
-    save_parts(tmp_path, fit, None, None)
-    again = open_parts(tmp_path, network(), Remembered.of(fit, 180))
-    assert again.calibration == fit.calibration
-    assert again.calibration.usual is not None
-    torch.testing.assert_close(again.predict(1000 * rays()).unknown, fit.predict(1000 * rays()).unknown)
-    older = Remembered(fit.likelihood, fit.calibration.numbers[:2], False, 180)
-    assert float(open_parts(tmp_path, network(), older).predict(1000 * rays()).unknown.max()) <= math.log(3) + 1e-6
+    fit.save(tmp_path / "a.fit")
+    again = pt.load(tmp_path / "a.fit", network())
+    assert again.predictor.calibration == fit.predictor.calibration
+    assert again.predictor.calibration.usual is not None
+    torch.testing.assert_close(again.predict(1000 * rays()).unknown, fit.predict(1000 * rays()).unknown, rtol=0, atol=0)

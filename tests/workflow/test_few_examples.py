@@ -11,9 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import posterity as pt
+from posterity.data.leave_out import LeaveOut
 from posterity.errors import DidNotConverge, TooLarge
 from posterity.kernel import Linearised, PerOutput, Shared
 from posterity.kernel.kernels import Strength
+from posterity.predictive.exact import AveragedNetworks, ExactLinear
+from posterity.predictive.linearised import StructuredGaussian
+from posterity.predictive.predictor import Stack
 
 NAMES = ["north", "east", "south"]
 
@@ -63,11 +67,14 @@ def nll(probs: Tensor, targets: Tensor) -> float:
 
 def test_many_examples_get_a_structured_posterior_and_few_an_exact_one(source, learned):
     many, fit = source[2], learned
-    assert many.function is None
+    assert isinstance(many.predictor, StructuredGaussian)
     assert many.posterior.card.classes == tuple(NAMES)
-    assert fit.function is not None
+    (here, exact), (there, networks) = fit.predictor.parts
+    assert isinstance(exact, ExactLinear)
+    assert isinstance(networks, AveragedNetworks)
     assert isinstance(fit.choice.best.posterior.of.kernel, PerOutput)
-    assert sum(m.weight for m in fit.choice.members) + fit.choice.networks.weight == pytest.approx(1)
+    assert here + there == pytest.approx(1)
+    assert sum(m.weight for m in fit.choice.members) == pytest.approx(1)
 
 
 def test_the_predictive_is_better_than_plain_fine_tuning(source):
@@ -121,35 +128,37 @@ def test_adapting_leaves_the_network_at_the_priors_mean_and_learning_trains_it(s
     prior = source[0]
     assert torch.equal(adapted.posterior.mean["0"], prior.mean["0"])
     assert not torch.equal(learned.posterior.mean["0"], prior.mean["0"])
-    assert adapted.choice.networks is None
+    assert isinstance(adapted.predictor, ExactLinear)
     # Without its networks the one that learned predicts as the one that adapted.
-    members = [replace(m, weight=m.weight / (1 - learned.choice.networks.weight)) for m in learned.choice.members]
-    alone = replace(learned.function, choice=replace(learned.choice, networks=None, members=tuple(members)))
+    alone = replace(learned, predictor=learned.predictor.parts[0][1])
     x = task(1, 40)[0]
-    torch.testing.assert_close(adapted.predict(x).probs, replace(learned, function=alone).predict(x).probs)
+    torch.testing.assert_close(adapted.predict(x).probs, alone.predict(x).probs)
 
 
 def test_learning_averages_posteriors_with_networks_that_left_examples_out(learned):
     fit, (x, y) = learned, task(1, 15)
-    networks = fit.choice.networks
-    assert [share for share, _ in networks.weights] == pytest.approx([0.5] + [0.1] * 5)
-    torch.testing.assert_close(networks.weights[0][1]["0"], fit.posterior.mean["0"])
+    (_, exact), (_, networks) = fit.predictor.parts
+    assert [share for share, _ in networks.networks] == pytest.approx([0.5] + [0.1] * 5)
+    torch.testing.assert_close(networks.networks[0][1]["0"], fit.posterior.mean["0"])
     new = task(2, 30)[0]
     twin = network()
     total = torch.zeros(30, 3)
-    for share, weights in networks.weights:
+    for share, weights in networks.networks:
         for name, matrix in weights.items():
             layer = twin[int(name)]
             layer.weight.data, layer.bias.data = matrix[:, :-1], matrix[:, -1]
         with torch.no_grad():
             total += share * (twin(new) / networks.calibration.temperature).softmax(1)
-    nothing = replace(fit.choice, members=tuple(replace(m, weight=0.0) for m in fit.choice.members))
-    nothing = replace(nothing, networks=replace(networks, weight=1.0))
-    only = replace(fit, function=replace(fit.function, choice=nothing)).predict(new)
+    only = replace(fit, predictor=Stack(((0.0, exact), (1.0, networks)))).predict(new)
     torch.testing.assert_close(only.probs, total, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(only.unknown, fit.predict(new).unknown)
     # What every network had left out scores them: none of the five has seen all examples.
-    assert networks.nll > float(F.cross_entropy(fit.model(x).detach() / networks.calibration.temperature, y))
+    folds, left_out = LeaveOut.of(y).folds, torch.zeros(15)
+    for fold, (_, weights) in enumerate(networks.networks[1:]):
+        for name, matrix in weights.items():
+            twin[int(name)].weight.data, twin[int(name)].bias.data = matrix[:, :-1], matrix[:, -1]
+        left_out[folds == fold] = F.cross_entropy(twin(x), y, reduction="none").detach()[folds == fold]
+    assert float(left_out.mean()) > float(F.cross_entropy(fit.model(x).detach(), y))
 
 
 def test_an_isotropic_prior_is_one_of_the_family(source):
@@ -272,6 +281,6 @@ def test_a_kernel_too_large_for_its_numbers_is_made_firmer_until_unknown_inputs_
 
 def test_the_loose_posterior_changes_no_probability(adapted):
     fit = adapted
-    alone = replace(fit, function=replace(fit.function, choice=replace(fit.choice, loose=None)))
+    alone = replace(fit, predictor=replace(fit.predictor, choice=replace(fit.choice, loose=None)))
     x = task(4, 30)[0]
     torch.testing.assert_close(fit.predict(x).probs, alone.predict(x).probs, rtol=0, atol=0)

@@ -35,7 +35,7 @@ def test_a_trained_network_becomes_a_posterior_in_one_line_and_stays_as_it_is():
         plain = model(new).softmax(-1)
     ours, own = pt.score(fit.predict(new).probs, answers), pt.score(plain, answers)
     assert ours.nll < own.nll + 0.01
-    assert fit.calibration.temperature >= 1
+    assert fit.predictor.calibration.temperature >= 1
     assert fit.predict(new).unknown.shape == (600,)
 
 
@@ -49,7 +49,7 @@ def test_the_last_layer_alone_and_a_given_precision_are_taken():
 def test_validation_data_calibrates_where_it_is_given():
     model, x, y = trained()
     fit = pt.posterior(model, (x[:200], y[:200]), validation=(x[200:], y[200:]), progress=False)
-    assert 0 <= fit.calibration.tau <= 1
+    assert 0 <= fit.predictor.calibration.tau <= 1
 
 
 def test_a_regression_takes_the_noise_of_its_residuals():

@@ -12,9 +12,15 @@ from torch import nn
 
 import posterity as pt
 from posterity.algebra import DenseMatrix
-from posterity.curvature.batches import Batch
-from posterity.kernel import Calibration, LeftOut, centred, folds_of
-from posterity.workflow import last_layer
+from posterity.blocks import Replica
+from posterity.data.batches import Batch
+from posterity.data.leave_out import LeaveOut
+from posterity.kernel import Calibration, LeftOut, centred
+from posterity.predictive.linearised import StructuredGaussian
+from posterity.workflow.recipe import LastLayers, Recipe
+from posterity.workflow.ways import last_layer
+
+IN_WEIGHTS = Recipe(last_layer=LastLayers(in_function_space=0))
 
 SEED = 3
 
@@ -52,13 +58,12 @@ def refitted(phi, y, precision, steps: int = 30, start=None):
 
 
 @pytest.mark.parametrize("space", ["function", "weights"])
-def test_the_posterior_of_a_last_layer_is_exact(space, monkeypatch):
-    if space == "weights":
-        monkeypatch.setattr(last_layer, "SHARED", 0)
+def test_the_posterior_of_a_last_layer_is_exact(space):
+    recipe = IN_WEIGHTS if space == "weights" else None
     # Twenty examples make a kernel that is smaller than the layer's 21 weights.
     model, (x, y), (new, _) = network(), data(20), data(5, seed=9)
     before = copy.deepcopy(model.state_dict())
-    fit = pt.posterior(model, (x, y), blocks=["2"], precision=0.5, progress=False)
+    fit = pt.posterior(model, (x, y), blocks=["2"], precision=0.5, progress=False, recipe=recipe)
     weights, covariance = refitted(features(model, x), y, 0.5)
     torch.testing.assert_close(fit.posterior.mean["2"], weights, rtol=0, atol=1e-9)
     assert isinstance(fit.curvature["2"], DenseMatrix)
@@ -66,7 +71,7 @@ def test_the_posterior_of_a_last_layer_is_exact(space, monkeypatch):
     phi = features(model, new)
     wanted = torch.einsum("mi,cidj,mj->mcd", phi, covariance.view(3, 7, 3, 7), phi)
     member = fit.choice.best
-    mean, found = member.posterior.moments(fit.function.jacobian(model, [Batch.of((new, new), 0)]))
+    mean, found = member.posterior.moments(fit.predictor.jacobian(Replica(model), [Batch.of((new, new), 0)]))
     torch.testing.assert_close(mean, phi @ weights.T, rtol=0, atol=1e-9)
     # What is common to all classes has the prior's variance, and is rounded more; no probability sees it.
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-9)
@@ -75,22 +80,21 @@ def test_the_posterior_of_a_last_layer_is_exact(space, monkeypatch):
     assert fit.predict(new).probs.shape == (5, 3)
 
 
-def test_function_space_and_weight_space_choose_the_same(monkeypatch):
+def test_function_space_and_weight_space_choose_the_same():
     model, task = network(), data(18)
     one = pt.posterior(model, task, blocks=["2"], progress=False)
-    monkeypatch.setattr(last_layer, "SHARED", 0)
-    two = pt.posterior(model, task, blocks=["2"], progress=False)
+    two = pt.posterior(model, task, blocks=["2"], progress=False, recipe=IN_WEIGHTS)
     assert one.choice.best.posterior.strength == two.choice.best.posterior.strength
     assert one.choice.best.calibration == two.choice.best.calibration
     assert one.choice.best.nll == pytest.approx(two.choice.best.nll, abs=1e-8)
     assert one.prior.provenance.choices[0].options == one.choice.strengths == 49
 
 
-def test_few_examples_are_left_out_by_refitting_and_more_in_closed_form(monkeypatch):
+def test_few_examples_are_left_out_by_refitting_and_more_in_closed_form():
     model, (x, y) = network(), data(40)
     fit = pt.posterior(model, (x, y), blocks=["2"], progress=False)
     posterior, width = fit.choice.best.posterior, fit.choice.best.calibration
-    phi, folds, total = features(model, x), folds_of(y), 0.0
+    phi, folds, total = features(model, x), LeaveOut.of(y).folds, 0.0
     for fold in folds.unique():
         kept, out = folds != fold, folds == fold
         weights, covariance = refitted(phi[kept], y[kept], posterior.strength.head, 12, fit.posterior.mean["2"])
@@ -98,18 +102,17 @@ def test_few_examples_are_left_out_by_refitting_and_more_in_closed_form(monkeypa
         left_out = LeftOut(phi[out] @ weights.T, spread)
         total += float(out.sum()) / len(x) * left_out.nll(pt.Categorical(), y[out], width)
     assert fit.choice.best.nll == pytest.approx(total, abs=1e-6)
-    monkeypatch.setattr(last_layer, "REFITTED", 0)
-    closed = pt.posterior(model, (x, y), blocks=["2"], precision=1.0, progress=False)
+    never = Recipe(last_layer=LastLayers(refitted=0))
+    closed = pt.posterior(model, (x, y), blocks=["2"], precision=1.0, progress=False, recipe=never)
     single = closed.choice.best.posterior.refitted(torch.arange(40)).nll(pt.Categorical(), y, Calibration(0.0, 1.0))
     assert closed.choice.best.nll == pytest.approx(single, abs=0.005)
 
 
-def test_a_random_part_of_the_examples_chooses_nearly_as_all_do(monkeypatch):
+def test_a_random_part_of_the_examples_chooses_nearly_as_all_do():
     model, task = network(), data(400)
-    monkeypatch.setattr(last_layer, "SHARED", 0)
-    every = pt.posterior(model, task, blocks=["2"], progress=False)
-    monkeypatch.setattr(last_layer, "SOME", 200)
-    some = pt.posterior(model, task, blocks=["2"], progress=False)
+    every = pt.posterior(model, task, blocks=["2"], progress=False, recipe=IN_WEIGHTS)
+    part = Recipe(last_layer=LastLayers(in_function_space=0, some=200))
+    some = pt.posterior(model, task, blocks=["2"], progress=False, recipe=part)
     assert some.choice.best.nll == pytest.approx(every.choice.best.nll, abs=0.1)
     assert some.choice.best.nll != every.choice.best.nll
 
@@ -145,15 +148,16 @@ def test_a_network_that_goes_on_after_the_layer_keeps_the_structured_posterior(c
 
     x, y = data()
     with caplog.at_level("INFO", logger="posterity"):
-        fit = pt.posterior(Scaled().double(), (x, y), blocks=["head"], progress=False)
-    assert fit.function is None
-    assert "no exact posterior of the last layer" in caplog.text
+        model = Scaled().double()
+        model.head.weight.data.mul_(5)  # as no network starts
+        fit = pt.posterior(model, (x, y), blocks=["head"], progress=False)
+    assert isinstance(fit.predictor, StructuredGaussian)
+    assert "are not those of" in str(fit.plan)
 
 
-def test_a_wide_layer_has_a_file_of_frame_and_values(monkeypatch, tmp_path):
-    monkeypatch.setattr(last_layer, "SIDE", 4)
-    model, (x, y) = network(), data(5)
-    fit = pt.posterior(model, (x, y), blocks=["2"], precision=1.0, progress=False)
+def test_a_wide_layer_has_a_file_of_frame_and_values(tmp_path):
+    model, (x, y), wide = network(), data(5), Recipe(last_layer=LastLayers(dense=4))
+    fit = pt.posterior(model, (x, y), blocks=["2"], precision=1.0, progress=False, recipe=wide)
     dense = pt.estimate(model_at(model, fit), (x, y), pt.Dense(pt.Exact()), blocks=["2"], progress=False)
     assert float(fit.curvature["2"].trace()) == pytest.approx(float(dense["2"].trace()), rel=1e-9)
     fit.posterior.save(tmp_path / "head.safetensors")

@@ -14,7 +14,7 @@ import posterity as pt
 from posterity.errors import Memorised
 from posterity.kernel import LeftOut
 
-from_trained = import_module("posterity.workflow.from_trained")
+from_trained = import_module("posterity.workflow.ways.structured")
 
 
 def examples(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,7 +56,9 @@ def test_without_it_a_warning_names_the_remedies_and_the_posterior_is_as_wide_as
         pt.score(p, data[1]).nll for p in (by_heart(data[0]).detach().softmax(1), alone.predict(data[0]).probs)
     )
     assert ours <= own + from_trained.SPARED
-    wider = replace(alone.calibration, tau=from_trained.TAUS[from_trained.TAUS.index(alone.calibration.tau) + 1])
+    wider = replace(
+        alone.predictor.calibration, tau=from_trained.TAUS[from_trained.TAUS.index(alone.predictor.calibration.tau) + 1]
+    )
     beyond = pt.predict(by_heart, alone.posterior, data[0], calibration=wider).probs
     assert pt.score(beyond, data[1]).nll > own + from_trained.SPARED
     before, after = (pt.score(p, y).nll for p in (by_heart(x).detach().softmax(1), alone.predict(x).probs))
@@ -71,7 +73,7 @@ def test_a_network_that_was_held_back_is_not_accused():
     pt.train(model, data, pt.isotropic(model, 10.0), epochs=10, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert pt.posterior(model, data, progress=False).calibration.tau > 0
+        assert pt.posterior(model, data, progress=False).predictor.calibration.tau > 0
 
 
 def test_numbers_keep_the_prediction_of_the_network():
@@ -86,7 +88,7 @@ def test_numbers_keep_the_prediction_of_the_network():
         optimiser.step()
     with pytest.warns(Memorised, match="network's own"):
         fit = pt.posterior(model, (x, y), pt.GaussianNoise(), progress=False)
-    assert fit.calibration.tau == 0
+    assert fit.predictor.calibration.tau == 0
 
 
 @pytest.mark.parametrize(("wide", "share"), [(3.9, 1.0), (8.0, 0.1), (400.0, 0.003), (1e9, 0.0)])

@@ -11,8 +11,11 @@ from torch import nn
 import posterity as pt
 from posterity.algebra import Floored
 from posterity.kernel.choose import _distinct
-from posterity.kernel.kernels import FLOORS, gather
-from posterity.workflow.handed_down import RATIOS, around_prior
+from posterity.kernel.kernels import FLOORS
+from posterity.predictive.linearised import StructuredGaussian
+from posterity.workflow.problem import Problem
+from posterity.workflow.ways.around_prior import RATIOS, around_prior
+from posterity.workflow.ways.candidate import Options
 
 QUICK = {"epochs": 3}
 FEW_DRAWS = pt.Variational(draws=12, steps=4)
@@ -48,7 +51,7 @@ def test_every_criterion_gives_a_fit_that_predicts(prior: pt.Gaussian, scales: s
     )
     probs = fit.predict(points(2)[0]).probs
     torch.testing.assert_close(probs.sum(1), torch.ones(len(probs)))
-    assert (fit.function is None) == (scales in ("catoni", "mcallester"))
+    assert isinstance(fit.predictor, StructuredGaussian) == (scales in ("catoni", "mcallester"))
     if fit.choice is not None and scales != "bayes":
         assert fit.choice.criterion == scales
 
@@ -97,10 +100,8 @@ def test_variational_inference_says_that_it_has_no_groups(prior: pt.Gaussian) ->
 
 def test_posteriors_that_say_the_same_count_once(prior: pt.Gaussian) -> None:
     model = network()
-    few = gather(model, points(1), pt.Categorical(), 256, 1000)
-    assert few is not None
-    space = around_prior(model, prior, prior, None, few, pt.Categorical())
-    member = space.choice.best
+    problem = Problem.of(model, points(1), pt.Categorical(), prior=prior, head="keep")
+    member = around_prior(problem, Options()).predictor.choice.best  # type: ignore[union-attr]
     assert member.log_probs is not None
     assert _distinct([member, member, member]) == [member]
     others = [replace(member, log_probs=member.log_probs - shift) for shift in (0.0, 0.5)]

@@ -22,4 +22,5 @@ def test_an_example_runs(name, monkeypatch):
 
 
 def test_every_example_is_run():
-    assert {path.stem for path in FOLDER.glob("*.py")} == set(NEEDS)
+    tested_by_itself = {"service"}
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(NEEDS) | tested_by_itself

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import posterity as pt
-from posterity.curvature.batches import Batch
+from posterity.blocks import Replica
+from posterity.data.batches import Batch
 from posterity.errors import NotConvertible, TooLarge
 from posterity.predictive.linearised import output_moments
 
@@ -41,7 +42,7 @@ def fitted(kind: str, task: str, subset: str, structure: str, **options):
 
 
 def moments(fit: pt.Fit, x: Tensor) -> tuple[Tensor, Tensor]:
-    return output_moments(fit.model, fit.posterior, Batch((x,), {}, torch.zeros(len(x))))
+    return output_moments(Replica(fit.model), fit.posterior, Batch((x,), {}, torch.zeros(len(x))))
 
 
 FORMS = [
@@ -114,6 +115,7 @@ def test_what_has_no_counterpart_is_refused_by_name():
         pt.from_laplace(la)
     x, y = examples("dense", "classification", 3)
     model = nn.Sequential(nn.Linear(4, 1200), nn.Tanh(), nn.Linear(1200, 3)).double()
+    model[2].weight.data.mul_(3)  # as if it had been trained
     fit = pt.posterior(model, (x, y), precision=1.0, estimator=pt.KFAC(), progress=False)
     with pytest.raises(TooLarge, match="last layer"):
         pt.to_laplace(fit)

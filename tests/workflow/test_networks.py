@@ -12,18 +12,20 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import posterity as pt
-from posterity.curvature.batches import Batch
-from posterity.kernel import Networks, folds_of, outputs_at
-from posterity.kernel.kernels import gather
-from posterity.workflow import fold_networks
-from posterity.workflow.folders import Remembered, open_parts, save_parts
-from posterity.workflow.handed_down import HandedDown
+from posterity.blocks import find_blocks
+from posterity.data.batches import Batch
+from posterity.data.leave_out import LeaveOut
+from posterity.kernel import outputs_at
+from posterity.predictive.exact import AveragedNetworks
+from posterity.predictive.predictor import Stack
+from posterity.workflow.plan import choose_plan, facts_of
+from posterity.workflow.problem import Problem
+from posterity.workflow.recipe import FromScratch, Limits, Recipe
+from posterity.workflow.ways import networks
+from posterity.workflow.ways.candidate import Options
 
-
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enough for clouds of points."""
-    monkeypatch.setattr(fold_networks, "STEPS", 60)
+QUICK = Recipe(from_scratch=FromScratch(steps=60))
+"""Enough for clouds of points."""
 
 
 def clouds(n: int = 90, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -40,54 +42,58 @@ def network() -> nn.Sequential:
 
 def fitted(model: nn.Module | None = None, data: Any = None, **options: Any) -> pt.Fit:
     generator = torch.Generator().manual_seed(0)
-    return pt.learn(model or network(), data or clouds(), generator=generator, progress=False, **options)
+    options = {"recipe": QUICK, "progress": False} | options
+    return pt.learn(model or network(), data or clouds(), generator=generator, **options)
 
 
-def networks_of(data: tuple[Tensor, Tensor], steps: int = 20) -> Networks:
-    model = network()
-    examples = gather(model, data, pt.Categorical(), 256, 1000)
-    assert examples is not None
-    recipe = replace(fold_networks.from_scratch(100), steps=steps)
-    found = fold_networks.trained_networks(
-        model, pt.isotropic(model), examples, pt.Categorical(), recipe, progress=False
-    )
-    assert found is not None
-    return found
+def averaged(data: tuple[Tensor, Tensor], steps: int = 20) -> tuple[AveragedNetworks, Tensor]:
+    problem = Problem.of(network(), data, pt.Categorical())
+    training = replace(FromScratch().training(100), steps=steps)
+    return networks.averaged(problem, pt.isotropic(problem.model), training, Options(progress=False))
+
+
+def networks_in(fit: pt.Fit) -> AveragedNetworks | None:
+    if not isinstance(fit.predictor, Stack):
+        return None
+    found = fit.predictor.parts[-1][1]
+    return found if isinstance(found, AveragedNetworks) else None
+
+
+def outputs(model: nn.Module, weights: Any, x: Tensor) -> Tensor:
+    return outputs_at(model, find_blocks(model), weights, Batch((x,), {}, torch.zeros(len(x)), 0)).detach()
 
 
 def test_a_network_knows_nothing_of_what_it_left_out() -> None:
     x, y = clouds()
-    out = folds_of(y) == 2
-    before, after = networks_of((x, y)), networks_of((torch.where(out[:, None], x + 5, x), y))
-    for number, ((_, old), (_, new)) in enumerate(zip(before.weights, after.weights, strict=True)):
+    out = LeaveOut.of(y).folds == 2
+    before, after = (averaged((inputs, y))[0].networks for inputs in (x, torch.where(out[:, None], x + 5, x)))
+    for number, ((_, old), (_, new)) in enumerate(zip(before, after, strict=True)):
         same = all(torch.equal(old[name], new[name]) for name in old)
         assert same == (number == 3)  # the first saw everything; the fourth left fold 2 out
 
 
 def test_left_out_examples_score_the_networks_that_did_not_see_them() -> None:
     x, y = clouds()
-    found, model = networks_of((x, y)), network()
-    folds = folds_of(y)
+    (found, probs), model = averaged((x, y)), network()
+    folds = LeaveOut.of(y).folds
     logits = torch.empty(len(x), 3)
-    for fold, (_, weights) in enumerate(found.weights[1:]):
+    for fold, (_, weights) in enumerate(found.networks[1:]):
         out = folds == fold
-        logits[out] = outputs_at(model, weights, Batch((x[out],), {}, y[out], 0)).detach()
+        logits[out] = outputs(model, weights, x[out])
     temperatures = torch.linspace(1, 5, 400)
     least = min(float(nn.functional.cross_entropy(logits / t, y)) for t in temperatures)
-    assert least - 1e-6 <= found.nll <= least + 0.01
+    assert least - 1e-6 <= float(-probs.log().mean()) <= least + 0.01
 
 
 def test_predictions_are_the_average_of_the_networks() -> None:
     fit = fitted()
-    assert fit.networks is not None
-    assert fit.function is None
-    new = clouds(40, seed=1)[0]
-    batch = Batch((new,), {}, torch.zeros(40, dtype=torch.int64), 0)
-    t = fit.networks.calibration.temperature
-    expected = sum(share * (outputs_at(fit.model, w, batch) / t).softmax(-1) for share, w in fit.networks.weights)
-    torch.testing.assert_close(fit.predict(new).probs, expected.detach(), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(fit.model(new), outputs_at(fit.model, fit.networks.weights[0][1], batch))
-    assert sum(share for share, _ in fit.networks.weights) == pytest.approx(1)
+    found, new = networks_in(fit), clouds(40, seed=1)[0]
+    assert found is not None
+    t = found.calibration.temperature
+    expected = sum(share * (outputs(fit.model, w, new) / t).softmax(-1) for share, w in found.networks)
+    torch.testing.assert_close(fit.predict(new).probs, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(fit.model(new), outputs(fit.model, found.networks[0][1], new))
+    assert sum(share for share, _ in found.networks) == pytest.approx(1)
 
 
 def test_unknown_inputs_are_told_by_the_posterior() -> None:
@@ -114,16 +120,15 @@ def test_they_are_better_than_one_network_trained_for_as_long() -> None:
 
 def test_a_saved_fit_predicts_the_same(tmp_path: Path) -> None:
     fit = fitted()
-    save_parts(tmp_path, fit, None, None)
-    known = Remembered.of(fit, 90)
-    opened = open_parts(tmp_path, network(), known)
+    fit.save(tmp_path / "a.fit")
+    opened = pt.load(tmp_path / "a.fit", network())
     new = clouds(40, seed=1)[0]
     for name in ("probs", "unknown", "epistemic"):
         generators = (torch.Generator().manual_seed(1) for _ in range(2))
         first, second = (
             getattr(f.predict(new, generator=g), name) for f, g in zip((fit, opened), generators, strict=True)
         )
-        torch.testing.assert_close(first, second)
+        torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
 class Augmented(Dataset[tuple[Tensor, Tensor]]):
@@ -158,35 +163,38 @@ def trained() -> nn.Module:
     ids=["trained elsewhere", "norm layers", "validation", "bayes", "augmented"],
 )
 def test_who_is_trained_alone(model: Any, options: dict[str, Any]) -> None:
-    assert fitted(model(), **options).networks is None
+    fit = fitted(model(), **options)
+    assert fit.plan.ways == ("one network",)
+    assert networks_in(fit) is None
+
+
+def ways_of(model: nn.Module, n: int) -> tuple[str, ...]:
+    return choose_plan(facts_of("learn", Problem.of(model, clouds(n), pt.Categorical()), Options())).ways
 
 
 def test_a_large_network_is_trained_alone() -> None:
     large = nn.Sequential(nn.Linear(4, 150_000), nn.ReLU(), nn.Linear(150_000, 3))
-    assert not fold_networks.suits(large, pt.isotropic(large))
+    assert ways_of(large, 30) == ("one network",)
 
 
 def test_how_many_examples_they_take() -> None:
     small, large = network(), nn.Sequential(nn.Linear(4, 5000), nn.ReLU(), nn.Linear(5000, 3))
 
-    def taken(model: nn.Module, n: int) -> bool:
-        return HandedDown(model, clouds(n), None, pt.Categorical(), None, None, 1.0, 256).untouched() is not None
-
-    assert [taken(large, n) for n in (5000, 5001)] == [True, False]
-    assert [taken(small, n) for n in (50_000, 50_001)] == [True, False]
+    several, alone = ("networks from scratch",), ("one network",)
+    assert [ways_of(large, n) for n in (5000, 5001)] == [several, alone]
+    assert [ways_of(small, n) for n in (50_000, 50_001)] == [several, alone]
 
 
-def test_inputs_that_would_fill_the_memory_are_left_to_one_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("posterity.kernel.kernels.NUMBERS", 300)
-    assert gather(network(), clouds(75), pt.Categorical(), 10, 1000) is not None
-    assert gather(network(), clouds(76), pt.Categorical(), 10, 1000) is None
+def test_inputs_that_would_fill_the_memory_are_left_to_one_network() -> None:
+    read = [Problem.of(network(), clouds(n), pt.Categorical(), limits=Limits(numbers=300)).examples for n in (75, 76)]
+    assert [found is not None for found in read] == [True, False]
 
 
-def test_a_network_that_was_started_anew_is_new() -> None:
+def test_a_network_that_was_reset_is_new() -> None:
     model = network()
     for layer in (model[0], model[2]):
         layer.reset_parameters()  # type: ignore[operator]
-    assert fitted(model).networks is not None
+    assert networks_in(fitted(model)) is not None
 
 
 def test_groups_of_another_length_are_named() -> None:
@@ -203,18 +211,20 @@ def test_the_past_is_kept() -> None:
     assert 0 < fit.certify(data, progress=False).bound <= 1
 
 
-def test_training_that_diverges_leaves_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold_networks, "PEAK", 1e30)
-    fit = fitted()
-    assert fit.networks is None
+def test_training_that_diverges_is_a_stated_reason_for_another_way(caplog: pytest.LogCaptureFixture) -> None:
+    fit = fitted(recipe=Recipe(from_scratch=FromScratch(steps=60, peak=1e30)))
+    assert fit.plan.ways == ("one network",)
+    assert "diverges" in fit.plan.reasons[-1]
+    assert "diverges" in repr(fit)
+    assert "diverges" in caplog.text
     assert torch.isfinite(fit.predict(clouds(seed=1)[0]).probs).all()
 
 
 def test_dropout_spares_the_inputs_and_networks_that_have_their_own() -> None:
-    recipe = fold_networks.from_scratch(100)
+    training = FromScratch().training(100)
 
     def hooked(model: nn.Module) -> list[int]:
-        fold_networks._drop(model, recipe, torch.Generator())
+        networks._drop(model, training, torch.Generator())
         return [i for i, layer in enumerate(model) if layer._forward_pre_hooks]  # type: ignore[arg-type, call-overload]
 
     assert hooked(network()) == [2]

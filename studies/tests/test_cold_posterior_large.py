@@ -9,7 +9,7 @@ from posterity.laplace import isotropic
 from posterity_studies.shared.last_stage import HEAD, made_up
 from posterity_studies.studies.cold_posterior_large.cells import measures
 from posterity_studies.studies.cold_posterior_large.methods import WAYS, prior_of, tempered
-from posterity_studies.studies.cold_posterior_large.reading import COLDER, published_warmest, warmest
+from posterity_studies.studies.cold_posterior_large.reading import COLDER, paper_warmest, warmest
 
 
 @pytest.fixture
@@ -63,6 +63,6 @@ def test_the_warmest_temperature_is_the_last_before_the_first_loss():
 
 def test_the_papers_own_curves_say_what_its_text_says():
     """The learned prior helps with a weight decay of 1e-5 and not with 1e-3."""
-    assert published_warmest(1e-5, "learned") == pytest.approx(-14)
-    assert published_warmest(1e-5, "mean") == COLDER
-    assert published_warmest(1e-3, "learned") < published_warmest(1e-3, "mean")
+    assert paper_warmest(1e-5, "learned") == pytest.approx(-14)
+    assert paper_warmest(1e-5, "mean") == COLDER
+    assert paper_warmest(1e-3, "learned") < paper_warmest(1e-3, "mean")

@@ -11,11 +11,11 @@ from PIL import Image
 
 from posterity.errors import NoDataSet
 from posterity.idx import data_root
-from posterity_studies.shared import picture_streams
+from posterity_studies.shared import picture_streams, published
 from posterity_studies.shared.columns import made_up_columns
 from posterity_studies.shared.picture_streams import SETS, made_up, of_sets, of_washington
 from posterity_studies.shared.washington import LATER
-from posterity_studies.studies.continual_large import cells, paper
+from posterity_studies.studies.continual_large import cells
 from posterity_studies.studies.continual_large.methods import NAMES, PLAIN_RATES, STRENGTHS, method, prior
 
 real = pytest.mark.skipif(data_root() is None, reason="real data is read from POSTERITY_DATA")
@@ -135,7 +135,7 @@ def test_dropout_leaves_the_network_it_came_from_alone() -> None:
 
 
 def test_the_papers_table_is_whole_and_its_averages_are_its_own() -> None:
-    assert paper.TABLE.keys() == NAMES.keys()
-    for row in paper.TABLE.values():
+    assert published.STREAM.keys() == NAMES.keys()
+    for row in published.STREAM.values():
         *tasks, average = (mean for mean, _ in row)
         assert sum(tasks) / len(tasks) == pytest.approx(average, abs=0.11)

@@ -12,9 +12,10 @@ from posterity_studies import find
 from posterity_studies.engine.declaration import Preset, Record
 from posterity_studies.engine.ledger import Ledger
 from posterity_studies.folders import SHIPPED
+from posterity_studies.shared.prototypes import Prototypes
 from posterity_studies.studies.continual.cells import _values, run_stream
 from posterity_studies.studies.continual.declaration import STUDY as CONTINUAL
-from posterity_studies.studies.continual.methods import NAMES, Method, _set
+from posterity_studies.studies.continual.methods import INCREMENTAL, NAMES, SCALED, Method, _set
 from posterity_studies.studies.continual.reading import FULL
 
 QUICK = {"epochs": 5, "lr": 1e-2, "validation": None}
@@ -25,7 +26,7 @@ def test_the_study_is_found_by_name_and_asks_only_for_methods_that_there_are() -
     assert find("continual-small") is CONTINUAL
     for preset in Preset:
         for cell in CONTINUAL.cells(preset):
-            known = NAMES if cell.arguments["protocol"] == "small" else FULL
+            known = NAMES | SCALED | INCREMENTAL if cell.arguments["protocol"] == "small" else FULL
             assert cell.arguments["method"] in known
 
 
@@ -64,6 +65,8 @@ def made_records() -> list[Record]:
             "acc": sum(accuracy) / 5, "bwt": 0.0, "forgetting": 0.0, "nll": 0.1, "ece": 0.02, "when learned": accuracy,
             "at the end": accuracy, "held out": accuracy[0], "chosen": [""] * 5,
         }  # fmt: skip
+        if cell.arguments["method"] in INCREMENTAL:
+            values = {"acc": accuracy[0], "task": accuracy[1]}
         if cell.arguments["method"] == "joint":
             values |= {"bwt": None, "forgetting": None, "when learned": None}
         records.append(Record(cell.study, cell.key, cell.arguments, values, 1.0, {}))
@@ -78,8 +81,8 @@ def test_tables_and_figure_of_whole_and_of_partial_results() -> None:
             assert all(len(row) == len(table.columns) for row in table.rows)
         assert CONTINUAL.draw(some).axes
     *small, full = CONTINUAL.tables(records)
-    assert len(small) == 3
-    assert all(len(table.rows) == len(NAMES) + 1 for table in small)  # and PNN by validation
+    assert [len(table.rows) for table in small[:6]] == [len(NAMES) + 1] * 3 + [len(SCALED)] * 3  # and PNN by validation
+    assert [row[0] for row in small[6].rows] == list(INCREMENTAL.values())
     verdict = CONTINUAL.verdict(records)
     assert "split fashion_mnist, 10 a class: " in verdict.why
     assert [row[0] for row in full.rows][-2:] == ["S-FSVI (published)", "VCL (published)"]
@@ -95,3 +98,18 @@ def test_committed_results_are_of_this_study_and_forget_nothing_where_columns_ar
     for record in records.values():
         if record.arguments["method"].split()[0] in ("bpnn", "pnn", "dropout", "alone"):
             assert record.values["bwt"] == 0
+
+
+def test_prototypes_of_classes_are_the_same_whatever_order_they_come_in_and_find_far_clusters() -> None:
+    draw = torch.Generator().manual_seed(0)
+    centres = 8 * torch.randn(4, 5, generator=draw)
+    y = torch.arange(80) % 4
+    x = centres[y] + torch.randn(80, 5, generator=draw)
+    early, late = y < 2, y >= 2
+    one = Prototypes.none(4, 5).after(x[early], y[early]).after(x[late], y[late])
+    other = Prototypes.none(4, 5).after(x[late], y[late]).after(x[early], y[early])
+    torch.testing.assert_close(one.probabilities(x), other.probabilities(x))
+    assert bool((one.probabilities(x).argmax(-1) == y).all())
+    assert one.noise == pytest.approx(1.0, rel=0.3)
+    seen = Prototypes.none(4, 5).after(x[early], y[early]).probabilities(x)
+    assert not seen[:, 2:].any()

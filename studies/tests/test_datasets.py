@@ -123,7 +123,7 @@ def test_every_named_set_says_what_is_missing(name, root, monkeypatch):
 def test_file_that_is_no_archive_is_refused(root):
     (root / "cifar10").mkdir()
     (root / "cifar10" / "bad.npz").write_bytes(b"no archive")
-    with pytest.raises(NoDataSet, match=r"is no \.npz file with the arrays x_train"):
+    with pytest.raises(NoDataSet, match=r"cannot be read as an \.npz file with the arrays x_train"):
         pixels("cifar10")
 
 

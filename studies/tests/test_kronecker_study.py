@@ -9,7 +9,8 @@ import torch
 from posterity.algebra import Kronecker
 from posterity_studies import Preset, Record, find, latest, run, save_figure
 from posterity_studies.folders import SHIPPED
-from posterity_studies.studies.kronecker import cells, paper
+from posterity_studies.shared import published
+from posterity_studies.studies.kronecker import cells
 from posterity_studies.studies.kronecker.reading import Sample, curve, iterations, overall, pool
 
 STUDY = find("kronecker")
@@ -32,24 +33,24 @@ def agrees(ours: Sample, published: float) -> bool:
 
 @pytest.mark.parametrize("method", ["power", "sum"])
 def test_error_by_size_is_the_papers_when_measured_as_its_authors_do(records, method):
-    published = {point.x: point.middle for point in paper.CURVES["size", method]}
+    theirs = {point.x: point.middle for point in published.kronecker_curve("size", method)}
     ours = curve(records, "size", f"{method}_guarded")
     assert list(ours) == [2, 5, 10]
     for size, sample in ours.items():
-        assert agrees(sample, published[size]), (size, sample, published[size])
-        assert sample.mean == pytest.approx(published[size], rel=0.1)
+        assert agrees(sample, theirs[size]), (size, sample, theirs[size])
+        assert sample.mean == pytest.approx(theirs[size], rel=0.1)
 
 
 @pytest.mark.parametrize("method", ["power", "sum"])
 @pytest.mark.parametrize("terms", [2, 9])
 def test_error_by_number_of_terms_is_the_papers(records, terms, method):
-    published = {point.x: point.middle for point in paper.CURVES["terms", method]}
-    assert agrees(curve(records, "terms", method)[terms], published[terms])
+    theirs = {point.x: point.middle for point in published.kronecker_curve("terms", method)}
+    assert agrees(curve(records, "terms", method)[terms], theirs[terms])
 
 
 def test_convergence_table_is_reproduced_to_its_printed_digits(records):
     ours = iterations(records, "positive", alike=True)
-    for sample, (mean, std) in zip(ours, paper.ITERATIONS, strict=True):
+    for sample, (mean, std) in zip(ours, published.ITERATIONS, strict=True):
         assert sample.mean == pytest.approx(mean, abs=4 * std / 10 + 0.0005)
         assert sample.std == pytest.approx(std, rel=0.2, abs=0.0005)
 

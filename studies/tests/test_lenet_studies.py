@@ -10,11 +10,13 @@ from posterity.curvature import KFOC, estimate
 from posterity.laplace import isotropic, update
 from posterity.predictive import predict
 from posterity_studies import Record
+from posterity_studies.shared import published
 from posterity_studies.shared.dead_units import dead_units
 from posterity_studies.shared.drawing import draw_noise
 from posterity_studies.shared.networks import SlicedMaxPool, fresh, with_fast_pooling
+from posterity_studies.shared.priors import PRIORS
 from posterity_studies.shared.tempering import tempered_probabilities
-from posterity_studies.studies.small_data.reading import images_needed, published, samples, times_fewer
+from posterity_studies.studies.small_data.reading import images_needed, paper_factors, samples, times_fewer
 
 
 def small():
@@ -109,11 +111,12 @@ def test_images_needed_lie_between_sizes_on_a_logarithmic_line():
 
 
 def test_published_figures_are_the_papers():
-    found = published()
-    assert found["figure 2b"]["learned"]["10"] == 46.1
-    assert len(found["figure 7"]) == 8 * 5 * 3
+    grid = [f"{10.0**-g:g} {10.0**-t:g} {kind}" for g in range(2, 10) for t in (3, 5, 7, 9, 11) for kind in PRIORS]
+    assert all(published.curve("figure 7", name) for name in grid)
     # Figure 2b is the panel γ = τ = 1e-5 of Figure 7.
-    assert found["figure 7"]["1e-05 1e-05 learned"]["100"] == found["figure 2b"]["learned"]["100"]
+    whole, panel = (published.curve(*name) for name in (("figure 7", "1e-05 1e-05 learned"), ("figure 2b", "learned")))
+    assert panel.items() <= whole.items()
+    assert [round(f, 1) for f in paper_factors()["mean"]] == [11.5, 4.2, 1.3]
 
 
 def test_seed_told_by_two_cells_counts_once():

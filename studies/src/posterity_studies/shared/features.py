@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from posterity.curvature.hashes import fingerprint
+from posterity.data.hashes import fingerprint
 from posterity.files import replacing
 from posterity_studies.errors import BadFeatures
 from posterity_studies.folders import RUNS

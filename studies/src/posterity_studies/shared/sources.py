@@ -13,15 +13,15 @@ import torch
 from filelock import FileLock
 
 from posterity.algebra import Kronecker, KroneckerSum
-from posterity.curvature.hashes import fingerprint
+from posterity.data.hashes import fingerprint
 from posterity.gaussian import Gaussian, load
 from posterity.idx import Images, images
 from posterity.laplace import Scales, isotropic
 from posterity_studies import folders
 from posterity_studies.shared.datasets.digits import digits
 from posterity_studies.shared.datasets.subsets import per_class
+from posterity_studies.shared.learning import learn_as_published
 from posterity_studies.shared.networks import fresh
-from posterity_studies.shared.published import learn_as_published
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ CLASSES = {
     Outcome.reproduced: "reproduced",
     Outcome.partly: "partly",
     Outcome.not_reproduced: "not",
+    Outcome.undecided: "none",
     Outcome.ours: "beyond",
     Outcome.unsupported: "not",
 }

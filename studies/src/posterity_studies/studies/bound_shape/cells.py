@@ -12,8 +12,8 @@ from posterity.laplace import Scales, update
 from posterity.pacbayes import Landscape, catoni_best, one_number
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.drawing import draw_noise
-from posterity_studies.shared.paper import DELTA
 from posterity_studies.shared.priors import build_prior, start, train_to_mode
+from posterity_studies.shared.published import DELTA
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tempering import drawn_outputs
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from posterity_studies.engine.declaration import Preset, Study, grid
+from posterity_studies.shared.published import GAMMAS
 from posterity_studies.studies.bounds.cells import cell, source
-from posterity_studies.studies.bounds.paper import PAPER_GAMMA
 from posterity_studies.studies.bounds.reading import verdict
 from posterity_studies.studies.bounds.showing import draw, tables
 
 STAGES = ["isotropic", "learned", "projected", "ours"]
+TASK: dict[str, list[Any]] = {"source": [60000], "examples": [11840], "strength": [[0.01, 100.0]], "searched": [100]}
+LONGER = TASK | {"epochs": [25], "adam": [500], "optimise": [12], "tested": [500], "draws": [100]}
+SHORTER = TASK | {"epochs": [12], "adam": [300], "optimise": [10], "temperatures": [6], "tested": [300], "draws": [50]}
 
 STUDY = Study(
     id="bounds",
@@ -32,42 +37,27 @@ STUDY = Study(
             seed=[0],
         ),
         Preset.cpu: [
-            *grid(
-                stage=["isotropic", "learned"],
-                source=[60000],
-                examples=[11840],
-                gamma=[PAPER_GAMMA],
-                strength=[[0.01, 100.0]],
-                epochs=[25],
-                adam=[500],
-                optimise=[12],
-                searched=[100],
-                tested=[500],
-                draws=[100],
-                seed=range(5),
+            *grid(stage=["isotropic", "learned"], gamma=[GAMMAS[0]], **LONGER, seed=range(5)),
+            *grid(stage=STAGES, gamma=[100.0], share=[0.01], **SHORTER, seed=range(5)),
+            *grid(stage=["projected"], gamma=[GAMMAS[0]], **LONGER, seed=range(5)),
+            *(
+                {**one, "seed": seed}
+                for seed in range(5)
+                for one in grid(stage=STAGES[:3], gamma=GAMMAS[1:], **SHORTER)
             ),
             *grid(
-                stage=STAGES,
-                source=[60000],
-                examples=[11840],
-                gamma=[100.0],
-                share=[0.01],
-                strength=[[0.01, 100.0]],
-                epochs=[12],
-                adam=[300],
-                optimise=[10],
-                searched=[100],
-                temperatures=[6],
-                tested=[300],
-                draws=[50],
-                seed=range(5),
+                stage=STAGES[:3], gamma=[100.0], share=[0.01], **{**SHORTER, "examples": [2960, 5920]}, seed=range(3)
+            ),
+            *(
+                {**one, "search draws": 100}
+                for one in grid(stage=STAGES[:2], gamma=[100.0], share=[0.01], **SHORTER, seed=range(3))
             ),
         ],
         Preset.paper: grid(
             stage=STAGES,
             source=[60000],
             examples=[11840],
-            gamma=[1e-3, 1e-5, 1e-8],
+            gamma=GAMMAS,
             strength=[[0.01, 100.0]],
             epochs=[100],
             adam=[3000],
@@ -87,8 +77,9 @@ STUDY = Study(
         "the error of the averaged predictor (50 or 100 draws) where the theorems are about single draws. They are not bounds: "
         "the baseline's, 0.59, is below the error of its own draws on the very images it was trained on, 0.66.",
         "Certificates hold with probability 0.95 over images and draws; they are taken at the error of single draws.",
-        "Two ladders: at the paper's γ = 1e-3, and at γ = 100 with a hundredth of the source's curvature, one of 16 priors that "
-        "were declared; certificates of our last two rungs pay for that choice.",
+        "Four ladders: at the paper's three γ, and at γ = 100 with a hundredth of the source's curvature, one of 16 priors that "
+        "were declared; certificates of our last two rungs pay for that choice. At γ = 1e-5 and 1e-8 trainings are shorter (12 "
+        "epochs, 50 draws). The paper does not say which of its γ the table has.",
         "Grid search raises the bound: it maximises accuracy on validation images, and so chooses cold temperatures. At γ = 100 "
         "the error of a draw falls from 0.66 to 0.13, but KL grows fifteenfold, which weighs more. The learned prior under the "
         "same search has the same problem. It lowers the bound once the scales are chosen by the bound itself.",

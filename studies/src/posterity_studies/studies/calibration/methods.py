@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from posterity.blocks import Replica
 from posterity.curvature import KFOC, estimate
-from posterity.curvature.batches import input_batches
+from posterity.data.batches import input_batches
 from posterity.gaussian import Gaussian
 from posterity.kernel.latent import PROBIT
 from posterity.laplace import isotropic, update
@@ -98,7 +99,8 @@ def _laplace(kind: str, only: str | None = None) -> Fit:
 
 @torch.no_grad()
 def _moments(model: nn.Module, posterior: Gaussian, x: Tensor) -> tuple[Tensor, Tensor]:
-    found = [output_moments(model, posterior, batch) for batch in input_batches(x, 250, x.device)]
+    network = Replica(model)
+    found = [output_moments(network, posterior, batch) for batch in input_batches(x, 250, x.device)]
     mean = torch.cat([m for m, _ in found])
     return mean, torch.cat([c.diagonal(dim1=-2, dim2=-1) for _, c in found]).to(mean.dtype)
 

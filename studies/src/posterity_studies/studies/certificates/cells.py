@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from posterity.algebra import Matrix
 from posterity.blocks import find_blocks, write_blocks
 from posterity.curvature import KFAC, KFOC, Sampled
-from posterity.curvature.batches import Batch
+from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.laplace import isotropic, train
 from posterity.laplace.train import Augment, Optimiser

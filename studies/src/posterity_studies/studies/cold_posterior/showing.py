@@ -15,7 +15,7 @@ from posterity_studies.studies.cold_posterior.reading import (
     gammas,
     lost,
     named,
-    published,
+    paper_curve,
     samples,
     temperatures,
     treatments,
@@ -47,7 +47,7 @@ def _lost(records: Sequence[Record], shots: int) -> Table:
     linear = [[v for g in gammas(here) for v in lost(here, kind, f"{g:g} linearised")] for kind in PRIORS]
     rows.append(["linearised, τ = 1", "all", *(shown(*interval(s)) if s else "–" for s in linear)])
     for gamma in gammas(here) if shots == min(amounts(records)) else []:
-        theirs = [published(gamma, kind) for kind in PRIORS]
+        theirs = [paper_curve(gamma, kind) for kind in PRIORS]
         cells = [f"{t[1e-9] - t[0.1]:.1f}" if {1e-9, 0.1} <= t.keys() else "–" for t in theirs]
         if set(cells) != {"–"}:
             rows.append(["the paper, to τ = 1e-9", f"{gamma:g}", *cells])
@@ -81,7 +81,7 @@ def _over_gamma(records: Sequence[Record]) -> list[Table]:
             for treatment in treatments(here):
                 found = [list(samples(here, kind, f"{treatment} {gamma:g} {tau:g}").values()) for kind in PRIORS]
                 row.append(" ".join(f"{interval(s)[0]:.0f}" if s else "–" for s in found))
-            theirs = [published(gamma, kind).get(tau) for kind in PRIORS]
+            theirs = [paper_curve(gamma, kind).get(tau) for kind in PRIORS]
             rows.append([*row, " ".join("–" if p is None else f"{p:.0f}" for p in theirs)])
     columns = ["τ", "γ", *(TREATMENTS[treatment] for treatment in treatments(here)), "the paper"]
     return [Table("Accuracy in % of learned, isotropic at the mean, isotropic at zero, all images", columns, rows)]
@@ -93,7 +93,7 @@ def draw(records: Sequence[Record]) -> Figure:
     panels = [panel for panel in dict.fromkeys(wanted) if panel[1] in treatments(with_shots(records, panel[0]))]
     figure = Figure(figsize=(3.1 * (len(panels) + 1), 3.8), layout="constrained")
     axes = figure.subplots(1, len(panels) + 1, sharey=True)
-    shown = [g for g in gammas(records) if published(g, "learned")] or gammas(records)
+    shown = [g for g in gammas(records) if paper_curve(g, "learned")] or gammas(records)
     for axis, (shots, treatment) in zip(axes, panels, strict=False):
         here = with_shots(records, shots)
         for kind in PRIORS:
@@ -108,7 +108,7 @@ def draw(records: Sequence[Record]) -> Figure:
         axis.set_title(f"{TREATMENTS[treatment]},\n{named(shots)}", fontsize=10)
     for kind, name in PRIORS.items():
         for gamma, line in zip(shown, LINES, strict=False):
-            theirs = {tau: value for tau, value in sorted(published(gamma, kind).items()) if tau >= 1e-7}
+            theirs = {tau: value for tau, value in sorted(paper_curve(gamma, kind).items()) if tau >= 1e-7}
             label = name if gamma == shown[0] else None
             axes[-1].plot(list(theirs), list(theirs.values()), line, color=COLOURS[kind], label=label)
     axes[-1].set_title("the paper,\nall images", fontsize=10)

@@ -15,8 +15,9 @@ from posterity.laplace import train, update
 from posterity.progressive.training import prior_adam
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.columns import imagenet_columns
+from posterity_studies.shared.flatness import flatness
 from posterity_studies.shared.function_space import AT_ONCE, LEARNED, function_space, predicted
-from posterity_studies.shared.last_stage import HEAD, imagenet, made_up
+from posterity_studies.shared.last_stage import HEAD, imagenet, last_stage_kfoc, made_up
 from posterity_studies.shared.picture_streams import of_set
 from posterity_studies.shared.resnet import imagenet_resnet50
 from posterity_studies.shared.rivals.training import Pair, nll
@@ -36,6 +37,8 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """Accuracy in per cent and NLL: of the mode, and by γ, way and temperature; or of both predictives in function space."""
     model, learned = _start(arguments)
     train_set, test = _pictures(arguments)
+    if arguments["who"] == "mode":
+        return _at_a_flat_mode(model, learned, train_set, test, arguments)
     if arguments["who"] == "function space":
         return _in_function_space(model, learned, train_set, test, SHARES[arguments["prior"]] * LEARNED)
     return _around_the_mode(model, learned, train_set, test, arguments, generator)
@@ -46,7 +49,7 @@ def _start(arguments: Arguments) -> tuple[nn.Module, pt.Gaussian]:
     classes = arguments["classes"]
     if arguments["network"] == "whole":
         return imagenet_resnet50(classes), imagenet_columns().prior
-    source = made_up() if arguments["network"] == MADE_UP else imagenet()
+    source = made_up() if arguments["network"] == MADE_UP else (last_stage_kfoc if "batch" in arguments else imagenet)()
     return source.network(classes), source.prior
 
 
@@ -97,6 +100,22 @@ def _around_the_mode(
             way: {f"{tau:g}": measures(probs, y) for tau, probs in curve.items()} for way, curve in found.items()
         }
     return values
+
+
+def _at_a_flat_mode(
+    model: nn.Module, learned: pt.Gaussian, train_set: Pair, test: Pair, arguments: Arguments
+) -> dict[str, Any]:
+    """The mode alone, with the paper's rate and batches, trained until its objective is flat; the head begins at zero."""
+    prior = prior_of(arguments["prior"], learned, model, arguments["gammas"][0])
+    history = train(
+        model, train_set, prior, validation=None, start="model", epochs=arguments["epochs"], stop_after=arguments["epochs"],
+        halve_after=2, batch_size=arguments["batch"], prior_every=8, progress=False,
+        optimiser=lambda p: torch.optim.Adam(p, arguments["lr"], fused=True),
+        generator=torch.Generator().manual_seed(arguments["seed"]),
+    )  # fmt: skip
+    model.eval()
+    found = measures(_outputs(model, test[0]).double().softmax(-1), test[1])
+    return {"mode": found, "training": flatness(history, len(train_set[1])), "tested": len(test[1])}
 
 
 def _to_the_mode(model: nn.Module, learned: pt.Gaussian, train_set: Pair, arguments: Arguments) -> dict[str, float]:

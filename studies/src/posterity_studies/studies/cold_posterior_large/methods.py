@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import posterity as pt
 from posterity.curvature import Categorical
-from posterity.curvature.batches import input_batches
+from posterity.data.batches import input_batches
 from posterity.kernel.latent import link
 from posterity.laplace import fitted
 from posterity.predictive.jvp import linear_draws

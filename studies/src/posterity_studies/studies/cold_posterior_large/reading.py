@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 
 from posterity_studies.engine.declaration import Outcome, Record, Verdict
-from posterity_studies.shared.intervals import paired, shown
+from posterity_studies.shared import published
+from posterity_studies.shared.intervals import Interval, paired, shown
 from posterity_studies.studies.cold_posterior_large.methods import PRIORS, WAYS
 
 ENOUGH = 2
@@ -22,10 +21,9 @@ COLDER = -16.0
 """Stands for a log10 of a temperature where even the coldest, 1e-15, is too warm."""
 
 
-def published(gamma: float, kind: str) -> dict[float, float]:
+def paper_curve(gamma: float, kind: str) -> dict[float, float]:
     """The paper's Figure 8 (right), accuracy by temperature."""
-    found = json.loads(files("posterity_studies.studies.cold_posterior_large").joinpath("paper.json").read_text())
-    return {float(tau): value for tau, value in found["figure 8, right"].get(f"{gamma:g} {kind}", {}).items()}
+    return published.curve("figure 8, right", f"{gamma:g} {kind}")
 
 
 def around(records: Sequence[Record], kind: str) -> dict[int, Record]:
@@ -73,10 +71,14 @@ def warmest_by_seed(records: Sequence[Record], kind: str, gamma: float, way: str
     }
 
 
-def published_warmest(gamma: float, kind: str) -> float:
-    """The same of the paper's means, with what is reached at 1e-15 by the better γ as the mode."""
-    reached = max(max(published(g, kind).values()) for g in (1e-3, 1e-5))
-    return warmest(published(gamma, kind), reached)
+def paper_reached(kind: str) -> float:
+    """What the paper's draws reach at 1e-15 with the better γ: its mode."""
+    return max(max(paper_curve(g, kind).values()) for g in (1e-3, 1e-5))
+
+
+def paper_warmest(gamma: float, kind: str) -> float:
+    """The same of the paper's means."""
+    return warmest(paper_curve(gamma, kind), paper_reached(kind))
 
 
 def ahead(records: Sequence[Record], gamma: float, way: str) -> dict[int, float]:
@@ -87,6 +89,17 @@ def ahead(records: Sequence[Record], gamma: float, way: str) -> dict[int, float]
 
 def modes(records: Sequence[Record], kind: str, measure: str = "accuracy") -> dict[int, float]:
     return {seed: r.values["mode"][measure] for seed, r in around(records, kind).items()}
+
+
+def flat_modes(records: Sequence[Record], kind: str, measure: str = "accuracy") -> dict[int, float]:
+    """Of trainings that go on until the objective is flat."""
+    return {seed: r.values["mode"][measure] for seed, r in _by_seed(records, kind, "mode").items()}
+
+
+def mode_gap(records: Sequence[Record], measure: str = "accuracy") -> Interval:
+    """Learned minus isotropic at the mode, paired by seed: of flat modes where there are any."""
+    flat = [flat_modes(records, kind, measure) for kind in PRIORS]
+    return paired(*(flat if all(flat) else [modes(records, kind, measure) for kind in PRIORS]))
 
 
 def untempered(records: Sequence[Record], kind: str, name: str, measure: str) -> dict[int, float]:
@@ -125,7 +138,7 @@ def _temperatures(records: Sequence[Record]) -> str:
         )
         parts.append(f"{WAYS[way]} {found}")
     theirs = ", ".join(
-        f"{' / '.join(power({0: published_warmest(gamma, kind)}) for kind in PRIORS)} (γ = {gamma:g})"
+        f"{' / '.join(power({0: paper_warmest(gamma, kind)}) for kind in PRIORS)} (γ = {gamma:g})"
         for gamma in (1e-3, 1e-5)
     )
     return (
@@ -135,8 +148,9 @@ def _temperatures(records: Sequence[Record]) -> str:
 
 
 def _at_the_mode(records: Sequence[Record]) -> str:
-    gap = paired(*(modes(records, kind) for kind in PRIORS))
-    return f"Accuracy of the mode, learned minus isotropic: {shown(*gap, sign=True)} points (the paper +2.8)."
+    gaps = [shown(*mode_gap(records, m), digits, sign=True) for m, digits in (("accuracy", 1), ("nll", 2))]
+    theirs = paper_reached("learned") - paper_reached("mean")
+    return f"The mode, learned minus isotropic: {gaps[0]} points (the paper {theirs:+.1f}), {gaps[1]} nats."
 
 
 def _at_one(records: Sequence[Record]) -> str:

@@ -17,9 +17,9 @@ from posterity_studies.studies.cold_posterior_large.reading import (
     curve,
     gammas,
     modes,
+    paper_curve,
+    paper_warmest,
     power,
-    published,
-    published_warmest,
     untempered,
     warmest_by_seed,
     ways,
@@ -37,6 +37,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
         _untempered(records),
         *(_over_temperatures(records, gamma, measure) for measure in DIGITS for gamma in gammas(records)),
         _arrival(records),
+        *_flat(records),
     ]
 
 
@@ -47,7 +48,7 @@ def _warmest(records: Sequence[Record]) -> Table:
         for gamma in gammas(records)
     ]
     rows += [
-        ["the paper's draws", f"{gamma:g}", *(power({0: published_warmest(gamma, kind)}) for kind in PRIORS)]
+        ["the paper's draws", f"{gamma:g}", *(power({0: paper_warmest(gamma, kind)}) for kind in PRIORS)]
         for gamma in (1e-3, 1e-5)
     ]
     return Table("The warmest τ within a point of the mode, median of seeds", ["way", "γ", *PRIORS.values()], rows)
@@ -87,7 +88,7 @@ def _over_temperatures(records: Sequence[Record], gamma: float, measure: str) ->
             both = [list(_at(records, kind, gamma, way, tau, measure).values()) for kind in PRIORS]
             row.append(" / ".join(shown(interval(s).mean, float("nan"), DIGITS[measure]) for s in both))
         if measure == "accuracy":
-            theirs = [published(gamma, kind).get(tau) for kind in PRIORS]
+            theirs = [paper_curve(gamma, kind).get(tau) for kind in PRIORS]
             row.append(" / ".join("–" if p is None else f"{p:.1f}" for p in theirs))
         rows.append(row)
     columns = ["τ", *(WAYS[way] for way in ways(records)), *(["the paper's draws"] if measure == "accuracy" else [])]
@@ -105,6 +106,19 @@ def _arrival(records: Sequence[Record]) -> Table:
     return Table("The objective in nats a training picture, mean over seeds", columns, rows)
 
 
+def _flat(records: Sequence[Record]) -> list[Table]:
+    """Modes that were trained until the objective was flat."""
+    rows = []
+    for kind, prior in PRIORS.items():
+        for r in (r for r in records if (r.arguments["who"], r.arguments["prior"]) == ("mode", kind)):
+            line = r.values["training"]
+            numbers = [f"{line[name]:g}" for name in ("first", "half", "last", "gained")]
+            found = r.values["mode"]
+            rows.append([prior, str(r.arguments["seed"]), f"{found['accuracy']:.1f}", f"{found['nll']:.3f}", *numbers])
+    columns = ["prior", "seed", "accuracy", "NLL", "first epoch", "half", "least", "gained in the last quarter"]
+    return [Table("Flat modes: all test pictures, and the objective in summed nats", columns, rows)] if rows else []
+
+
 def draw(records: Sequence[Record]) -> Figure:
     shown_ways = ways(records)
     panels = [*shown_ways, "paper"]
@@ -117,7 +131,7 @@ def draw(records: Sequence[Record]) -> Figure:
     last = axes[0][-1]
     for kind in PRIORS:
         for gamma, line in zip((1e-3, 1e-5), LINES, strict=True):
-            theirs = published(gamma, kind)
+            theirs = paper_curve(gamma, kind)
             last.plot(list(theirs), list(theirs.values()), line, color=COLOURS[kind])
     last.set_title("the paper's draws", fontsize=10)
     last.tick_params(labelbottom=True)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from posterity.gaussian import Gaussian
+from posterity.lenet import lenet5
 from posterity.progressive import BPNN, PNN, Joint, Judgement, OneNetwork, Stream, Task, judge
 from posterity.progressive.metrics import average_accuracy, backward_transfer, forgetting, gathered, judged
 from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.networks import with_fast_pooling
+from posterity_studies.shared.priors import start_at
+from posterity_studies.shared.prototypes import Prototypes
 from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.streams import split
 from posterity_studies.studies.continual.methods import Method, full, small
@@ -37,8 +42,60 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     batch = min(64, 2 * shots)
     epochs = max(1, arguments["steps"] * batch // (2 * shots))
     training = {"epochs": epochs, "stop_after": epochs, "lr": 2e-3, "batch_size": batch, "validation": None}
+    kind, _, rest = arguments["method"].partition(" ")
     learned = learned_prior(recipe)
-    return _values(*run_stream(small(arguments["method"], learned, training, seed), stream))
+    if kind == "incremental":
+        return _incremental(None if rest == "prototypes" else small(rest, learned, training, seed), learned, stream)
+    method = small(arguments["method"], learned, training, seed)
+    values = _values(*run_stream(method, stream))
+    return {**values, **_certified(method.learner, stream)} if kind == "scales" else values
+
+
+def _incremental(method: Method | None, learned: Gaussian, stream: Stream) -> dict[str, Any]:
+    """Accuracy over all classes at the end of the stream, and how often the task was found; prototypes where no method is."""
+    tasks = list(stream)
+    tests = [gathered(task.test) for task in tasks if task.test is not None]
+    images = torch.cat([x for x, _ in tests])
+    truth = torch.cat([_overall(tasks, k, y) for k, (_, y) in enumerate(tests)])
+    if method is None:
+        features = _features(learned)
+        found = Prototypes.none(sum(task.classes for task in tasks), features(images[:1]).shape[1])
+        for k, task in enumerate(tasks):
+            x, y = gathered(task.train)
+            found = found.after(features(x), _overall(tasks, k, y))
+        label = found.probabilities(features(images)).argmax(-1)
+    else:
+        run_stream(method, stream)
+        answers = [
+            method.learner.predict(images, task.name, generator=torch.Generator().manual_seed(1)).probs
+            for task in tasks
+        ]
+        doubt = torch.stack([torch.special.entr(probs).sum(-1) for probs in answers])
+        labels = torch.stack([_overall(tasks, k, probs.argmax(-1)) for k, probs in enumerate(answers)])
+        label = labels.gather(0, doubt.argmin(0, keepdim=True)).squeeze(0)
+    where = torch.cat([torch.full((task.classes,), k) for k, task in enumerate(tasks)])
+    found_task = (where[label] == where[truth]).double().mean()
+    return {"acc": _short(float((label == truth).double().mean())), "task": _short(float(found_task))}
+
+
+def _overall(tasks: Sequence[Task], number: int, y: Tensor) -> Tensor:
+    """Labels of a task among the classes of all."""
+    return y + sum(task.classes for task in tasks[:number])
+
+
+def _features(learned: Gaussian) -> Callable[[Tensor], Tensor]:
+    """What the source's head sees."""
+    model = with_fast_pooling(lenet5())
+    start_at(model, learned)
+    return lambda x: model.eval()[:-1](x).detach()
+
+
+def _certified(learner: Any, stream: Stream) -> dict[str, Any]:
+    """Bounds and KL divergences of all tasks, where no data of theirs chose the posterior's width."""
+    if learner.scales == "loo" or len(learner.temperatures) > 1:
+        return {}
+    found = [learner.certify(task, generator=torch.Generator().manual_seed(2)) for task in stream]
+    return {"certificates": [_short(one.bound) for one in found], "kl": [_short(one.kl) for one in found]}
 
 
 def run_stream(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]], list[str], float | None]:

@@ -14,7 +14,7 @@ from posterity.laplace import Scales, isotropic
 from posterity.lenet import lenet5
 from posterity.progressive import BPNN, EWC, PNN, FineTuning, Joint, Learner, OnlineLaplace
 from posterity_studies.shared.networks import fresh, with_fast_pooling
-from posterity_studies.shared.priors import build_prior, start_at
+from posterity_studies.shared.priors import at_strength, build_prior, start_at
 
 STRENGTHS: dict[str, list[tuple[float, float]]] = {
     "learned": [(0.01, 0.1), (0.1, 1.0)],
@@ -44,6 +44,26 @@ NAMES = {
 }
 
 
+SCALINGS: dict[str, Any] = {"one": Scales(), "mcallester": "mcallester", "catoni": "catoni", "loo": "loo"}
+SCALED = {
+    "scales one": "α = β = 1, τ by validation",
+    "scales mcallester": "scales of least McAllester bound (Algorithm 2)",
+    "scales catoni": "scales of least Catoni bound (Algorithm 2)",
+    "scales loo": "τ by leave-one-out",
+    "scales catoni alone": "Catoni's, without laterals",
+}
+"""Ways to choose a column's scales, all with one learned prior, which no data of the stream chose."""
+
+
+INCREMENTAL = {
+    "incremental bpnn learned": "BPNN, learned prior",
+    "incremental bpnn mean": "BPNN, isotropic at the learned mean",
+    "incremental pnn 0.01": "PNN, weight decay 0.01",
+    "incremental prototypes": "Bayesian prototypes on the source's features",
+}
+"""Learners that are not told the task of a test image: columns answer by the one of least entropy."""
+
+
 @dataclass(frozen=True)
 class Method:
     """A learner, and what to try: for every task where each has a column, for the whole stream where all share a network."""
@@ -69,6 +89,11 @@ def small(name: str, learned: Gaussian, training: dict[str, Any], seed: int) -> 
                 model, priors[0], laterals, head, scales=Scales(), temperatures=TEMPERATURES, samples=DRAWS, **options
             )
             return Method(learner, priors=priors)
+        case ["scales", how, *alone]:
+            prior = at_strength(learned, *STRENGTHS["learned"][-1]).compress().without(head)
+            temperatures = {"one": TEMPERATURES, "loo": None}.get(how, (1.0,))
+            options |= {"scales": SCALINGS[how], "temperatures": temperatures, "samples": DRAWS}
+            return Method(BPNN(model, prior, [] if alone else laterals, head, **options))
         case ["pnn", decay]:
             return Method(PNN(model, laterals, head, weight_decay=float(decay), **options))
         case ["alone"]:

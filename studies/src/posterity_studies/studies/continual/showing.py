@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from posterity_studies.engine.declaration import Record, Table
 from posterity_studies.shared.intervals import interval, shown
-from posterity_studies.studies.continual.methods import DECAYS, NAMES
-from posterity_studies.studies.continual.paper import PUBLISHED
+from posterity_studies.shared.published import OTHERS
+from posterity_studies.studies.continual.methods import DECAYS, INCREMENTAL, NAMES, SCALED
 from posterity_studies.studies.continual.reading import FULL, ahead, by_method, gain, where
 
 BASE = "bpnn mean"
@@ -21,11 +21,12 @@ APART = {NAMES[name] for name in ("fine-tuning", "ewc", "online laplace")} | {f"
 def tables(records: Sequence[Record]) -> list[Table]:
     made = []
     few = [r for r in records if r.arguments["protocol"] == "small"]
-    for source, target, shots in sorted({where(r) for r in few}):
+    for source, target, shots in sorted({where(r) for r in few if r.arguments["method"] in NAMES}):
         here = by_method([r for r in few if where(r) == (source, target, shots)])
         rows = [_row(name, runs, here) for name, runs in here.items()]
         columns = ["learner", "ACC %", "to isotropic at the mean", "BWT %", "FWT %", "NLL", "ECE %"]
         made.append(Table(f"prior from {source}, split {target}, {shots} images a class", columns, rows))
+    made += [*_scaled(few), *_incremental(few)]
     whole = [r for r in records if r.arguments["protocol"] == "full"]
     if whole:
         rows = []
@@ -33,9 +34,46 @@ def tables(records: Sequence[Record]) -> list[Table]:
             found = [100 * r.values["acc"] for r in whole if r.arguments["method"] == name]
             if found:
                 rows.append([title, shown(*interval(found), digits=2)])
-        rows += [[f"{name} (published)", f"{value:.1f}"] for name, value in PUBLISHED.items()]
+        rows += [[f"{name} (published)", f"{value:.1f}"] for name, value in OTHERS.items()]
         made.append(Table("Multi-head split MNIST, all images, two hidden layers of 256", ["learner", "ACC %"], rows))
     return made
+
+
+def _scaled(records: Sequence[Record]) -> list[Table]:
+    """How a column's scales are chosen, and what a certificate says with and without laterals."""
+    made = []
+    for source, target, shots in sorted({where(r) for r in records if r.arguments["method"] in SCALED}):
+        rows = []
+        for name, title in SCALED.items():
+            runs = [r for r in records if where(r) == (source, target, shots) and r.arguments["method"] == name]
+            if not runs:
+                continue
+            bounds = [statistics.mean(r.values["certificates"]) for r in runs if "certificates" in r.values]
+            divergences = [statistics.mean(r.values["kl"]) for r in runs if "kl" in r.values]
+            measures = [interval([100 * r.values["acc"] for r in runs]), interval([r.values["nll"] for r in runs])]
+            texts = [shown(*measures[0]), shown(*measures[1], digits=3)]
+            texts += [shown(*interval(bounds), digits=3), shown(*interval(divergences), digits=0)]
+            rows.append([title, *texts, str(len(runs))])
+        title = f"Scales of columns, split {target}, {shots} images a class, mean over tasks"
+        made.append(Table(title, ["scales", "ACC %", "NLL", "certificate", "KL, nats", "seeds"], rows))
+    return made
+
+
+def _incremental(records: Sequence[Record]) -> list[Table]:
+    """Accuracy over all ten classes where the task is not given."""
+    here = [r for r in records if r.arguments["method"] in INCREMENTAL]
+    places = sorted({where(r) for r in here})
+    rows = []
+    for name, title in INCREMENTAL.items():
+        row = [title]
+        for place in places:
+            runs = [r for r in here if where(r) == place and r.arguments["method"] == name]
+            both = [shown(*interval([100 * r.values[key] for r in runs])) for key in ("acc", "task")]
+            row.append(f"{both[0]} ({both[1]})")
+        rows.append(row)
+    columns = ["learner", *(f"split {target}, {shots} a class" for _, target, shots in places)]
+    title = "Class-incremental: accuracy in % over all classes (how often the task is found)"
+    return [Table(title, columns, rows)] if places else []
 
 
 def _row(name: str, runs: dict[int, Record], all_runs: dict[str, dict[int, Record]]) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from posterity_studies.engine.declaration import Record, Table
+from posterity_studies.shared import published
 from posterity_studies.shared.intervals import interval, shown
 from posterity_studies.shared.picture_streams import SETS
-from posterity_studies.studies.continual_large import paper
 from posterity_studies.studies.continual_large.methods import NAMES
 from posterity_studies.studies.continual_large.reading import Runs, ahead, average, by_method, streams
 
@@ -27,9 +27,10 @@ def tables(records: Sequence[Record]) -> list[Table]:
             _inside(runs, stream),
         ]
     rows = [
-        [NAMES[name], *(f"{mean:.1f} ± {deviation:.1f}" for mean, deviation in paper.TABLE[name])] for name in NAMES
+        [NAMES[name], *(f"{mean:.1f} ± {deviation:.1f}" for mean, deviation in published.STREAM[name])]
+        for name in NAMES
     ]
-    made.append(Table("The paper's table (accuracy in %, Washington RGB-D)", ["", *paper.TASKS, "average"], rows))
+    made.append(Table("The paper's table (accuracy in %, Washington RGB-D)", ["", *published.TASKS, "average"], rows))
     return made
 
 
@@ -38,7 +39,7 @@ def tasks(runs: Runs, stream: str) -> list[str]:
     if stream == "sets":
         return list(SETS.values())
     if stream == "washington":
-        return list(paper.TASKS)
+        return list(published.TASKS)
     count = max((len(r.values["accuracy"]) for by_seed in runs.values() for r in by_seed.values()), default=0)
     return [f"task {k + 1}" for k in range(count)]
 

@@ -54,7 +54,6 @@ STUDY = Study(
     id="few-shot",
     claim="On a frozen ResNet-50, an exact head with scales by leave-one-out makes better use of few labels than tuned heads "
     "that need some of them for validation.",
-    paper="Section 4.3",
     data="DTD, UC Merced, Oxford-IIIT Pets, CUB (28 classes), Caltech-101, CIFAR-100; CIFAR-10 as unknown inputs; ResNet-50",
     grid={
         Preset.smoke: _heads([MADE_UP], [3], 96, [0], unknown=f"{MADE_UP} unknown"),

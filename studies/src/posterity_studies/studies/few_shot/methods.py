@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posterity.workflow import posterior
-from posterity.workflow.last_layer import AROUND
+from posterity.workflow.ways.last_layer import AROUND
 from posterity_studies.shared.answers import Answer, entropy
 from posterity_studies.shared.many_classes import FOLDS, HIGH, LOW, at_edge, structured_head
 from posterity_studies.shared.rivals import laplace_torch

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from posterity_studies.engine.declaration import Outcome, Record, Verdict
+from posterity_studies.shared import published
 from posterity_studies.shared.intervals import half_width
-from posterity_studies.studies.kronecker import paper
 
 NORMAL_95 = 1.959964
 """Half the width of a 95 % interval, in standard errors."""
@@ -91,7 +91,7 @@ def verdict(records: Sequence[Record]) -> Verdict:
     if not in_experiment(records, "decay"):
         return Verdict(Outcome.not_reproduced, "There are no cells with weight decay yet.")
     ours, guarded = (overall(records, name).mean for name in ("power", "power_guarded"))
-    theirs = paper.OVERALL["power"][0]
+    theirs = published.NEAREST["power"][0]
     ratio = overall(records, "sum").mean / ours
     why = (
         f"The nearest product's relative error is {ours:.4f}, and {guarded:.4f} measured the authors' way (the paper: "

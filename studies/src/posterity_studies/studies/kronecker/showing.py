@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from posterity_studies.engine.declaration import Record, Table
-from posterity_studies.studies.kronecker import paper
+from posterity_studies.shared import published
 from posterity_studies.studies.kronecker.reading import NORMAL_95, Sample, curve, in_experiment, iterations, overall
 
 METHODS = {"power": "power method", "sum": "factor-wise sum"}
@@ -37,12 +37,12 @@ def _overall(records: Sequence[Record]) -> Table:
     sizes = sorted({r.arguments["size"] for r in in_experiment(records, "decay")})
     rows = []
     for method, name in METHODS.items():
-        published, shown = _published(method, sizes)
+        theirs, shown = _published(method, sizes)
         for suffix, label in (("", name), ("_guarded", "· authors' way")):
             ours = overall(records, method + suffix)
-            rows.append([label, _spread(ours), shown, *_difference(ours, published)])
+            rows.append([label, _spread(ours), shown, *_difference(ours, theirs)])
     rows.append(["closed form", _spread(overall(records, "nearest")), "", "", ""])
-    complete = len(sizes) == len(paper.CURVES["size", "power"])
+    complete = len(sizes) == len(published.kronecker_curve("size", "power"))
     return Table(
         "Relative error of L⊗R + γI" + ("" if complete else f", sizes {', '.join(map(str, sizes))} only"),
         ["", "ours", "paper", "differs", "σ apart"],
@@ -52,9 +52,9 @@ def _overall(records: Sequence[Record]) -> Table:
 
 def _published(method: str, sizes: Sequence[int]) -> tuple[float, str]:
     """The paper's mean over these sizes, as a number and as it is shown."""
-    points = [p for p in paper.CURVES["size", method] if p.x in sizes]
-    if len(points) == len(paper.CURVES["size", method]):
-        mean, std = paper.OVERALL[method]
+    points = [p for p in published.kronecker_curve("size", method) if p.x in sizes]
+    if len(points) == len(published.kronecker_curve("size", method)):
+        mean, std = published.NEAREST[method]
         return mean, f"{mean:.5f} ± {std:.5f}"
     mean = sum(p.middle for p in points) / len(points)
     return mean, f"{mean:.5f}"
@@ -62,13 +62,13 @@ def _published(method: str, sizes: Sequence[int]) -> tuple[float, str]:
 
 def _terms(records: Sequence[Record]) -> Table:
     ours = {method: curve(records, "terms", method) for method in METHODS}
-    published = {method: {p.x: p.middle for p in paper.CURVES["terms", method]} for method in METHODS}
+    theirs = {method: {p.x: p.middle for p in published.kronecker_curve("terms", method)} for method in METHODS}
     rows = []
     for terms in ours["power"]:
         row = [f"{terms:g}"]
         for method in METHODS:
-            mine, theirs = ours[method][terms], published[method][terms]
-            row += [f"{mine.mean:.3f}", f"{theirs:.3f}", _difference(mine, theirs)[1]]
+            mine, printed = ours[method][terms], theirs[method][terms]
+            row += [f"{mine.mean:.3f}", f"{printed:.3f}", _difference(mine, printed)[1]]
         rows.append(row)
     columns = ["K", *("power", "paper", "σ apart"), *("factor-wise", "paper", "σ apart")]
     return Table("Relative error of a sum of K products, 5×5 factors", columns, rows)
@@ -80,7 +80,7 @@ def _iterations(records: Sequence[Record]) -> Table:
         iterations(records, "normal", alike=False),
         iterations(records, "normal", alike=True),
         iterations(records, "positive", alike=True),
-        paper.ITERATIONS,
+        published.ITERATIONS,
         strict=False,
     )
     for number, (independent, normal, positive, (mean, std)) in enumerate(runs, start=1):
@@ -104,7 +104,9 @@ def _panels(records: Sequence[Record]) -> Table:
     for panel, label in PANELS.items():
         for method, name in METHODS.items():
             ours = curve(records, panel, f"{method}_guarded")
-            points = [p for p in paper.CURVES[panel, method] if p.x in ours and p.middle > paper.FLOOR]
+            points = [
+                p for p in published.kronecker_curve(panel, method) if p.x in ours and p.middle > published.ROUNDING
+            ]
             apart = {p.x: _errors_apart(ours[p.x], p.middle) for p in points}
             if apart:
                 worst = max(apart, key=lambda x: abs(apart[x]))
@@ -117,13 +119,13 @@ def _panels(records: Sequence[Record]) -> Table:
     )
 
 
-def _errors_apart(ours: Sample, published: float) -> float:
+def _errors_apart(ours: Sample, theirs: float) -> float:
     """The difference in standard errors, the paper's mean taken to be as noisy as ours: it has as many draws."""
-    return (ours.mean - published) / (math.sqrt(2) * ours.noise)
+    return (ours.mean - theirs) / (math.sqrt(2) * ours.noise)
 
 
-def _difference(ours: Sample, published: float) -> tuple[str, str]:
-    return f"{100 * (ours.mean / published - 1):+z.1f} %", f"{_errors_apart(ours, published):+z.1f}"
+def _difference(ours: Sample, theirs: float) -> tuple[str, str]:
+    return f"{100 * (ours.mean / theirs - 1):+z.1f} %", f"{_errors_apart(ours, theirs):+z.1f}"
 
 
 def _spread(sample: Sample) -> str:
@@ -174,7 +176,7 @@ def _panel(axis: Axes, records: Sequence[Record], panel: str) -> None:
         _line(axis, curve(records, panel, method), colour)
         guarded = curve(records, panel, f"{method}_guarded")
         axis.plot(list(guarded), [s.mean for s in guarded.values()], color=colour, **DASHED)
-        points = paper.CURVES[panel, method]
+        points = published.kronecker_curve(panel, method)
         spans = [[p.middle - p.low for p in points], [p.high - p.middle for p in points]]
         axis.errorbar([p.x for p in points], [p.middle for p in points], spans, color=colour, **HOLLOW)
 
@@ -184,7 +186,7 @@ def _iterations_panel(axis: Axes, records: Sequence[Record]) -> None:
     normal, positive = (iterations(records, start, alike=True) for start in ("normal", "positive"))
     _line(axis, dict(enumerate(normal, start=1)), colour)
     axis.plot(range(1, len(positive) + 1), [s.mean for s in positive], color=colour, **DASHED)
-    means = [mean for mean, _ in paper.ITERATIONS]
+    means = [mean for mean, _ in published.ITERATIONS]
     axis.errorbar(range(1, len(means) + 1), means, color=colour, **HOLLOW)
     axis.set_xlabel("iteration (1 is the start)")
 

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from posterity.gaussian import Gaussian
 from posterity.predictive import ood_auroc
+from posterity.predictive.exact import AveragedNetworks
+from posterity.predictive.predictor import Stack
 from posterity.workflow import Fit, adapt, learn
 from posterity_studies.shared.answers import Answer, entropy
 from posterity_studies.shared.rivals import ivon, laplace_torch
@@ -121,13 +123,7 @@ def _ours(problem: Problem) -> Iterator[tuple[str, Callable[[], Answer]]]:
 
 def _without_networks(fit: Fit) -> Fit:
     """What `pt.adapt` predicts, which is the same posterior without trained networks beside it."""
-    assert fit.function is not None
-    choice = fit.function.choice
-    if choice.networks is None:
-        return fit
-    rest = 1 - choice.networks.weight
-    members = tuple(replace(m, weight=m.weight / rest) for m in choice.members)
-    return replace(fit, function=replace(fit.function, choice=replace(choice, members=members, networks=None)))
+    return replace(fit, predictor=fit.predictor.parts[0][1]) if isinstance(fit.predictor, Stack) else fit
 
 
 def _predicted(fit: Fit, problem: Problem) -> Answer:
@@ -141,8 +137,10 @@ def _predicted(fit: Fit, problem: Problem) -> Answer:
             ]
             for m in fit.choice.members
         ]
-        if (networks := fit.choice.networks) is not None:
-            extra["networks"] = [round(networks.weight, 3), round(networks.calibration.temperature, 3)]
+        if isinstance(fit.predictor, Stack):
+            weight, networks = fit.predictor.parts[-1]
+            if isinstance(networks, AveragedNetworks):
+                extra["networks"] = [round(weight, 3), round(networks.calibration.temperature, 3)]
     familiar, strange = (entropy(p.probs) if p.unknown is None else p.unknown for p in (inside, outside))
     return Answer(inside.probs, familiar, strange, extra)
 

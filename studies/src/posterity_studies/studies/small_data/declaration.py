@@ -28,6 +28,10 @@ GRID_TAUS = {"free": [1e-3, 1e-5, 1e-7, 1e-9], "shrunk 0.3": [1e-1]}
 
 PAIR_TAUS = {"joined 1e-06": [1e-5, 1e-7, 1e-9], "joined 0.1": [1e-7, 1e-9]}
 
+FIGURE_7 = {way: [1e-3, 1e-5, 1e-7, 1e-9, 1e-11] for way in ("free", "joined 0.1", "shrunk 0.3")}
+"""The paper's five temperatures, for the exact sum, one pair with a jitter, and shrunk factors."""
+GAMMAS_7 = [10.0**-k for k in range(2, 10)]
+
 ALL_TAUS = {"free": [10.0**-i for i in range(20)], "shrunk 0.3": [10.0**-i for i in range(10)]}
 
 
@@ -62,6 +66,7 @@ STUDY = Study(
             *variants(5, VARIANT_TAUS, 60000, 500, 50),
             *curves([10], 5, [1e-3, 1e-8], GRID_TAUS, 60000, 500, 50),
             *curves([10], 5, [1e-5], PAIR_TAUS, 60000, 500, 50),
+            *curves(SHOTS, 3, GAMMAS_7, FIGURE_7, 60000, 500, 20),
         ],
         Preset.paper: [
             *curves(SHOTS, 5, [1e-5], TAUS, 60000, 10000, 100),

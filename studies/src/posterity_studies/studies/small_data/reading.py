@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from posterity_studies.engine.declaration import Outcome, Record, Verdict
+from posterity_studies.shared import published
 from posterity_studies.shared.intervals import interval
 
 Curve = Mapping[int, float]
@@ -35,16 +34,9 @@ SETTINGS = {
 """Ways to draw, at γ = 1e-5, by their keys in the results."""
 
 
-def published() -> dict[str, dict[str, dict[str, float]]]:
-    """The paper's Figures 2b and 7, as its plots have them."""
-    found: dict[str, dict[str, dict[str, float]]] = json.loads(
-        files("posterity_studies.studies.small_data").joinpath("paper.json").read_text()
-    )
-    return found
-
-
 def paper_curve(kind: str) -> dict[int, float]:
-    return {int(n): value for n, value in published()["figure 2b"][kind].items()}
+    """The paper's Figure 2b, as its plot has it."""
+    return {int(n): value for n, value in published.curve("figure 2b", kind).items()}
 
 
 def standard(records: Sequence[Record]) -> list[Record]:
@@ -95,31 +87,37 @@ RIVALS = ("mean", "zero")
 
 
 def verdict(records: Sequence[Record]) -> Verdict:
-    """Half of the paper's factors or more, at 50 % and 80 %, against both isotropic priors.
+    """At the published γ = τ = 1e-5, with one pair and a jitter, which is nearest to what the paper computes.
 
-    "Reproduced" asks that of shrunk factors and of one pair, at some temperature: which one depends on how wide the directions
-    without curvature are drawn, and the paper does not say how it held them.
+    Reproduced: half of the paper's factors or more at 50 % and 80 %, against both isotropic priors. Partly: fewer images than
+    both. Other temperatures and treatments are shown and do not count: they were chosen after the fact.
     """
-    found = {key: {kind: _factors(records, kind, key) for kind in RIVALS} for key in (OURS, PAIR, WARM_PAIR)}
-    good = {key: all(_lead(f[0]) >= 5 and _lead(f[1]) >= 2 for f in by.values()) for key, by in found.items()}
+    found = {key: {kind: factors(records, kind, key) for kind in RIVALS} for key in (PAIR, WARM_PAIR, OURS)}
+    theirs = paper_factors()
+    pairs = [(ours, printed) for k in RIVALS for ours, printed in zip(found[PAIR][k][:2], theirs[k][:2], strict=True)]
     near = max((_means(records, kind, EXACT).get(10, math.nan) for kind in ("learned", *RIVALS)), default=math.nan)
     why = (
         "Times fewer images that the learned prior needs for 50 %, 80 % and 90 % accuracy than the isotropic prior around its "
-        f"mean (around zero). Factors shrunk by 30 % towards their mean, τ = 0.1: {_times(found[OURS])}. One pair with a jitter "
-        f"of 10 %, near to what the paper computes: {_times(found[WARM_PAIR])} at τ = 0.01, {_times(found[PAIR])} at the "
-        f"published τ = 1e-5. The paper: 11.5, 4.2, 1.3 (34.8, 17.7, 3.4). With the sum kept exact and nothing shrunk no prior "
-        f"has more than {near:.0f} % there with 10 per class. {_mode(records)}"
+        f"mean (around zero), at the published γ = τ = 1e-5 with one pair and a jitter of 10 %: {_times(found[PAIR])}; the paper "
+        f"{_times(theirs)}. At other temperatures: {_times(found[WARM_PAIR])} at τ = 0.01, and with factors shrunk by 30 % "
+        f"towards their mean {_times(found[OURS])} at τ = 0.1. With the sum kept exact and nothing shrunk no prior has more "
+        f"than {near:.0f} % at γ = τ = 1e-5 with 10 per class. {_mode(records)}"
     )
-    both = good[OURS] and (good[PAIR] or good[WARM_PAIR])
-    return Verdict(
-        Outcome.reproduced if both else Outcome.partly if any(good.values()) else Outcome.not_reproduced, why
-    )
+    if all(_lead(ours) >= printed / 2 for ours, printed in pairs):
+        return Verdict(Outcome.reproduced, why)
+    return Verdict(Outcome.partly if all(_lead(ours) > 1 for ours, _ in pairs) else Outcome.not_reproduced, why)
 
 
-def _factors(records: Sequence[Record], kind: str, key: str) -> list[float]:
+def factors(records: Sequence[Record], kind: str, key: str) -> list[float]:
     """At each level, against an isotropic prior."""
     ours, theirs = _means(records, "learned", key), _means(records, kind, key)
     return [times_fewer(ours, theirs, level) for level in LEVELS]
+
+
+def paper_factors() -> dict[str, list[float]]:
+    """The same of the paper's curves, against both isotropic priors."""
+    curves = {kind: paper_curve(kind) for kind in ("learned", *RIVALS)}
+    return {kind: [times_fewer(curves["learned"], curves[kind], level) for level in LEVELS] for kind in RIVALS}
 
 
 def _mode(records: Sequence[Record]) -> str:

@@ -11,8 +11,8 @@ from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
 from posterity.predictive import Scores, predict, score
 from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.learning import learn_as_published
 from posterity_studies.shared.priors import build_prior, start, train_to_mode
-from posterity_studies.shared.published import learn_as_published
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
 from posterity_studies.shared.tasks import Task
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from posterity_studies.engine.declaration import Record, Table
+from posterity_studies.shared import published
 from posterity_studies.shared.intervals import interval, paired, shown
 from posterity_studies.shared.priors import COLOURS, PRIORS
 from posterity_studies.studies.transfer.cells import ONE_STRENGTH
-from posterity_studies.studies.transfer.paper import PAPER
 from posterity_studies.studies.transfer.reading import by_seed, mean, pairs_of, with_pair, with_protocol
 
 
@@ -49,8 +49,8 @@ def _published_tables(records: Sequence[Record]) -> list[Table]:
         for kind, name in PRIORS.items():
             samples = [by_seed(here, shots, kind, f"{m} accuracy") for m in ("sampled", "linearised", "map")]
             sampled, *others = [f"{100 * statistics.mean(s.values()):.1f}" if s else "–" for s in samples]
-            published = PAPER[kind].get(shots)
-            rows.append([str(shots), name, sampled, "" if published is None else f"{published:.1f}", *others])
+            theirs = published.curve("figure 2b", kind).get(shots)
+            rows.append([str(shots), name, sampled, "" if theirs is None else f"{theirs:.1f}", *others])
     columns = ["per class", "prior", "sampled, τ = 1e-5", "paper", "linearised, τ = 1", "MAP"]
     return [Table("The paper's protocol (γ = 1e-5, τ = 1e-5), accuracy in %", columns, rows)]
 

@@ -1,0 +1,169 @@
+"""Known, new and unknown inputs as a network sees them: from scratch, set aside, after a source, frozen features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from posterity.novelty import LeftOut, by_folds, energy, entropy
+from posterity_studies.shared.known_inputs.networks import seen, trained
+
+FOLDS = 4
+"""Networks that leave a part out."""
+ROW_FOLDS = 10
+"""Parts of frozen features."""
+NOISE = 0.1
+"""Of the linear model whose variance is taken, relative to the mean squared length of features."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Inputs by layer, and the outputs."""
+
+    features: Mapping[str, Tensor]
+    logits: Tensor
+
+    @property
+    def head(self) -> Tensor:
+        """What the last layer is given."""
+        return list(self.features.values())[-1].double()
+
+    def rows(self, index: Tensor) -> Seen:
+        return Seen({name: x[index] for name, x in self.features.items()}, self.logits[index])
+
+    def moments(self, known: Tensor) -> dict[str, Tensor]:
+        """The predictor's own scores; variance by the features of known inputs at the head."""
+        logits = self.logits.double()
+        return {
+            "entropy": entropy(logits.softmax(-1)),
+            "energy": energy(logits),
+            "variance": _relative_variance(self.head, known),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is known, what was left out of it, new inputs of the same kind, and inputs of others by name."""
+
+    known: Seen
+    labels: Tensor
+    left_out: list[LeftOut]
+    new: Seen
+    others: Mapping[str, Seen]
+    accuracy: float
+    source: Mapping[str, Tensor] | None = None
+
+
+def _relative_variance(rows: Tensor, known: Tensor) -> Tensor:
+    """What a Bayesian linear model of the known rows leaves of its prior's variance at other rows."""
+    size = known.square().sum(1).mean().clamp_min(1e-30)
+    constant = 0.3 * size.sqrt()
+    a, b = (torch.cat((x, constant.expand(len(x), 1)), 1) / size.sqrt() for x in (known, rows))
+    root = torch.linalg.cholesky(a @ a.T + NOISE * torch.eye(len(a), dtype=a.dtype))
+    explained = torch.linalg.solve_triangular(root, a @ b.T, upper=False).square().sum(0)
+    return 1 - explained / b.square().sum(1)
+
+
+def _left_out(known: Seen, out: Seen) -> LeftOut:
+    return LeftOut(known.features, out.features, out.moments(known.head))
+
+
+Data = tuple[Tensor, Tensor]
+
+
+def from_scratch(kind: str, train: Data, new: Data, others: Mapping[str, Tensor], seed: int, steps: int) -> Problem:
+    """A network trained on all, and one for each fold, which sees its own fold as new inputs."""
+    (x, y), classes = train, int(train[1].max()) + 1
+    model = trained(kind, x, y, classes, seed, steps)
+    folds = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)) % FOLDS
+    left_out = []
+    for fold in range(FOLDS):
+        kept = folds != fold
+        part = Seen(*seen(trained(kind, x[kept], y[kept], classes, seed + 100 * fold, steps), x))
+        left_out.append(_left_out(part.rows(kept), part.rows(~kept)))
+    return _problem(Seen(*seen(model, x)), y, left_out, lambda z: Seen(*seen(model, z)), new, others)
+
+
+def set_aside(kind: str, train: Data, new: Data, others: Mapping[str, Tensor], seed: int, steps: int) -> Problem:
+    """A network trained on all but 400 examples, which it sees as new inputs."""
+    x, y = train
+    aside = torch.arange(len(x)) < 400
+    both = torch.cat((x[~aside], x[~aside].flip(-1))), y[~aside].repeat(2)
+    model = trained(kind, *both, int(y.max()) + 1, seed, steps)
+    every = Seen(*seen(model, x))
+    known = every.rows(~aside)
+    return _problem(
+        known, y[~aside], [_left_out(known, every.rows(aside))], lambda z: Seen(*seen(model, z)), new, others
+    )
+
+
+def after_source(
+    kind: str, source: Data, train: Data, new: Data, others: Mapping[str, Tensor], seed: int, steps: int
+) -> Problem:
+    """The source's network as it is, with a new head on what its own last layer was given: leaving rows out is honest."""
+    model = trained(kind, *source, int(source[1].max()) + 1, seed, steps)
+    features = {
+        name: seen(model, z)[0]
+        for name, z in {"train": train[0], "new": new[0], "source": source[0][:512], **others}.items()
+    }
+    return _frozen(features, train[1], new[1], list(others), features["source"])
+
+
+def frozen(train: Data, new: Data, others: Mapping[str, Tensor]) -> Problem:
+    """Frozen features with a head."""
+    features = {name: {"head": z.float()} for name, z in {"train": train[0], "new": new[0], **others}.items()}
+    return _frozen(features, train[1], new[1], list(others), None)
+
+
+def _frozen(
+    features: Mapping[str, Mapping[str, Tensor]],
+    y: Tensor,
+    truth: Tensor,
+    others: list[str],
+    source: Mapping[str, Tensor] | None,
+) -> Problem:
+    last = {name: list(x.values())[-1].double() for name, x in features.items()}
+    folds = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)) % min(ROW_FOLDS, len(y))
+    classes = int(y.max()) + 1
+    logits = torch.empty(len(y), classes, dtype=torch.float64)
+    variance = torch.empty(len(y), dtype=torch.float64)
+    for fold in folds.unique():
+        out = folds == fold
+        logits[out] = _head(last["train"][~out], y[~out], classes, last["train"][out])
+        variance[out] = _relative_variance(last["train"][out], last["train"][~out])
+    all_seen = {
+        name: Seen(features[name], _head(last["train"], y, classes, last[name])) for name in ("train", "new", *others)
+    }
+    known = all_seen["train"]
+    moments = {**Seen(known.features, logits).moments(last["train"][:1]), "variance": variance}
+    return Problem(
+        known, y, by_folds(known.features, moments, folds), all_seen["new"], {name: all_seen[name] for name in others},
+        float((all_seen["new"].logits.argmax(1) == truth).double().mean()), source,
+    )  # fmt: skip
+
+
+def _head(rows: Tensor, y: Tensor, classes: int, new: Tensor) -> Tensor:
+    """Logits of a softmax regression with a quadratic penalty, on features of mean squared length 16."""
+    size = rows.square().sum(1).mean().sqrt().clamp_min(1e-30) / 4
+    a, b = (torch.cat((x / size, torch.ones(len(x), 1, dtype=x.dtype)), 1) for x in (rows, new))
+    weights = torch.zeros(a.shape[1], classes, dtype=a.dtype, requires_grad=True)
+    optimiser = torch.optim.LBFGS([weights], max_iter=40)
+
+    def objective() -> Tensor:
+        optimiser.zero_grad()
+        loss = cross_entropy(a @ weights, y, reduction="sum") + 0.05 * weights.square().sum()
+        loss.backward()
+        return loss
+
+    optimiser.step(objective)
+    return b @ weights.detach()
+
+
+def _problem(known: Seen, y: Tensor, left_out: list[LeftOut], see, new: Data, others: Mapping[str, Tensor]) -> Problem:  # type: ignore[no-untyped-def]
+    found = see(new[0])
+    accuracy = float((found.logits.argmax(1) == new[1]).double().mean())
+    return Problem(known, y, left_out, found, {name: see(z) for name, z in others.items()}, accuracy)

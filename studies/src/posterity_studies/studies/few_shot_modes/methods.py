@@ -1,0 +1,176 @@
+"""Posteriors around a trained mode, drawn without decomposing anything large: few pictures have curvature of low rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+import posterity as pt
+from posterity.algebra import Floored, JointEigen, Kronecker, Matrix, ScaledIdentity
+from posterity.blocks import find_blocks, named, read_blocks
+from posterity.curvature import estimate
+from posterity.pacbayes import Landscape, one_number
+from posterity_studies.shared.published import DELTA
+from posterity_studies.shared.rivals.training import Pair, nll
+from posterity_studies.shared.tempering import tempered_probabilities
+
+SCALES = ("none", "mcallester", "catoni")
+"""Where the weight β of the data's curvature comes from: one, or the bound that it makes least."""
+TAUS = tuple(10.0 ** (-2 * k) for k in range(11))
+AT_ONCE = 10
+"""Pictures a batch of the curvature's estimate."""
+RANK, MISSED = 512, 1e-4
+"""Of a factor of the data's curvature: directions to begin with, and the share of its trace that may lie outside of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """Eigenvectors of a factor and their values; all other values are zero."""
+
+    vectors: Float[Tensor, "n r"]
+    values: Float[Tensor, " r"]
+
+    @classmethod
+    def of(cls, factor: Float[Tensor, "n n"]) -> LowRank:
+        """Through a random sketch of its range, which is all of it where the factor's rank is no larger."""
+        rank, n = RANK, len(factor)
+        while rank < n:
+            sketch = factor @ torch.randn(n, rank, generator=torch.Generator().manual_seed(0)).to(factor)
+            basis = torch.linalg.qr(sketch).Q
+            core = basis.mT @ factor @ basis
+            if float(factor.trace() - core.trace()) <= MISSED * float(factor.trace()):
+                values, turn = torch.linalg.eigh(core.double())
+                return cls(basis @ turn.to(basis), values.clamp_min(0))
+            rank *= 2
+        values, vectors = torch.linalg.eigh(factor.double())
+        return cls(vectors.to(factor), values.clamp_min(0))
+
+    def along(self, frame: Float[Tensor, "n n"]) -> Float[Tensor, " n"]:
+        """The factor's diagonal in another frame."""
+        return (self.vectors.mT @ frame).double().square().mul_(self.values[:, None]).sum(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Isotropic:
+    """β · data + γ · identity of one block, exactly: the data's own eigenvectors, and γ beside them."""
+
+    gamma: float
+    left: Tensor
+    right: Tensor
+    data: Tensor
+
+    def spectrum(self) -> Tensor:
+        """Of the data relative to the prior; zeros, which change no bound, are left out."""
+        return (self.data / self.gamma).flatten()
+
+    def noise(self, beta: float, generator: torch.Generator) -> Tensor:
+        """One draw around zero."""
+        drawn = torch.randn(len(self.left), len(self.right), generator=generator)
+        less = (self.gamma / (beta * self.data + self.gamma)).sqrt() - 1
+        inside = (self.left.mT @ drawn @ self.right) * less.float()
+        return (drawn + self.left @ inside @ self.right.mT) / math.sqrt(self.gamma)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """β · data + prior of one block in the prior's eigenframe, where the prior is exact and the data by its diagonal."""
+
+    left: Tensor
+    right: Tensor
+    prior: Tensor
+    data: Tensor
+
+    def spectrum(self) -> Tensor:
+        return (self.data / self.prior).flatten()
+
+    def noise(self, beta: float, generator: torch.Generator) -> Tensor:
+        drawn = torch.randn(self.prior.shape, generator=generator)
+        return self.left @ (drawn * (beta * self.data + self.prior).rsqrt().float()) @ self.right.mT
+
+
+Block = Isotropic | Learned
+
+
+def posterior_block(prior: Matrix, data: Matrix) -> Block:
+    """One block's posterior precision, for any weight of the data."""
+    assert isinstance(data, Kronecker)
+    left, right = (LowRank.of(side.float()) for side in (data.left, data.right))
+    if isinstance(prior, ScaledIdentity):
+        gamma = float(prior.trace()) / (prior.shape[0] * prior.shape[1])
+        return Isotropic(gamma, left.vectors, right.vectors, torch.outer(left.values, right.values))
+    assert isinstance(prior, Floored)
+    frame = prior.diagonalised
+    assert isinstance(frame, JointEigen)
+    bases = [basis.matrix.float() for basis in (frame.left, frame.right)]
+    values = prior.share * frame.values.double() + prior.floor
+    return Learned(bases[0], bases[1], values, torch.outer(left.along(bases[0]), right.along(bases[1])))
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The Laplace approximation around a trained network: K-FOC of the training pictures, and the prior."""
+
+    model: nn.Module
+    blocks: Mapping[str, Block]
+    landscape: Landscape
+
+    @classmethod
+    def at_mode(cls, model: nn.Module, prior: pt.Gaussian, train: Pair) -> Posterior:
+        """One pass over the training pictures."""
+        found = find_blocks(model, named(prior.mean))
+        curvature = estimate(
+            model, train, pt.KFOC(), blocks=list(found), batch_size=AT_ONCE,
+            generator=torch.Generator().manual_seed(0), progress=False,
+        )  # fmt: skip
+        blocks = {name: posterior_block(prior.precision[name], curvature[name]) for name in found}
+        weights = read_blocks(model, found)
+        shifts = {name: weights[name].detach() - prior.mean[name] for name in found}
+        quadratics = {name: float(prior.precision[name].quadratic(shifts[name])) for name in found}
+        spectra = {name: block.spectrum() for name, block in blocks.items()}
+        return cls(model, blocks, Landscape(spectra, quadratics, curvature.nll, curvature.count))
+
+    def beta(self, scales: str) -> float:
+        """The weight of the data's curvature: the optimum of a bound over all scales is this one number."""
+        if scales == "none":
+            return 1.0
+        found = one_number(self.landscape, "catoni" if scales == "catoni" else "mcallester", DELTA).scales.beta
+        assert isinstance(found, float)
+        return found
+
+    def predict(self, x: Tensor, beta: float, taus: Sequence[float], draws: int) -> dict[float, Tensor]:
+        """Mean probabilities over draws, for each temperature with the same noise. An overflow counts as a guess."""
+        generator = torch.Generator().manual_seed(0)
+        total: dict[float, Tensor] = {}
+        for _ in range(draws):
+            noise = {name: block.noise(beta, generator)[None] for name, block in self.blocks.items()}
+            for tau, probs in tempered_probabilities(self.model, noise, x, taus).items():
+                probs = probs.nan_to_num(1 / probs.shape[-1])
+                total[tau] = total[tau] + probs / draws if tau in total else probs / draws
+        return total
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What validation chose around a mode: where β comes from, β, τ, and the NLL there."""
+
+    scales: str
+    beta: float
+    tau: float
+    held: float
+
+
+def chosen(posterior: Posterior, held: Pair, scales: Sequence[str], draws: int) -> Choice:
+    """Scales and temperature of least validation NLL."""
+    return min(_choices(posterior, held, scales, draws), key=lambda choice: choice.held)
+
+
+def _choices(posterior: Posterior, held: Pair, scales: Sequence[str], draws: int) -> Iterator[Choice]:
+    for name in scales:
+        beta = posterior.beta(name)
+        for tau, probs in posterior.predict(held[0], beta, TAUS, draws).items():
+            yield Choice(name, beta, tau, nll(probs, held[1]))

@@ -9,15 +9,31 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import algebra, certificates, curvature, floor, large, large_columns, predictive, progressive, report
+from benchmarks import (
+    algebra,
+    certificates,
+    curvature,
+    floor,
+    large,
+    large_columns,
+    latency,
+    memory,
+    predictive,
+    progressive,
+    report,
+    serving,
+)
 from benchmarks.measure import Case, Result, keep_freed_memory, read, write
 
 PARTS = {
     "algebra": lambda quick: algebra.cases(quick=quick),
     "certificates": lambda quick: certificates.cases(quick=quick),
+    "memory": lambda quick: memory.cases(quick=quick),
+    "latency": lambda quick: latency.cases(quick=quick),
     "large": lambda quick: [*large.cases(quick=quick), *large_columns.cases(quick=quick)],
     "predictive": lambda quick: predictive.cases(quick=quick),
     "progressive": lambda quick: progressive.cases(quick=quick),
+    "serving": lambda quick: serving.cases(quick=quick),
     "curvature": lambda quick: [*curvature.cases(quick=quick), *floor.cases(quick=quick)],
 }
 DOCUMENT = Path("docs/benchmarks.md")

@@ -13,7 +13,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 import posterity as pt
+from posterity.data.leave_out import LeaveOut
 from posterity.lenet import lenet5
 from posterity_studies.shared.intervals import interval
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
@@ -41,17 +41,16 @@ EACH, DRAWS, TESTED = (1, 2, 3, 5), 3, 600
 @contextmanager
 def one_by_one() -> Iterator[None]:
     """As it was before: every example is left out alone, and folds are five whatever the classes have."""
-    module = import_module("posterity.kernel.choose")
     order = torch.Generator().manual_seed(0)
 
-    def folds(targets: Tensor, groups: Tensor | None = None) -> Tensor:
+    def alone(targets: Tensor, groups: Tensor | None = None) -> LeaveOut:
         shuffled = torch.randperm(len(targets), generator=order.manual_seed(0))
         shuffled = shuffled[targets[shuffled].argsort(stable=True)]
         found = torch.empty(len(targets), dtype=torch.int64)
         found[shuffled] = torch.arange(len(targets)) % 5
-        return found
+        return LeaveOut(found)
 
-    with mock.patch.object(module, "folds_of", folds), mock.patch.object(module, "lots_of", return_value=None):
+    with mock.patch.object(LeaveOut, "of", alone), mock.patch.object(LeaveOut, "lots", return_value=None):
         yield
 
 

@@ -25,7 +25,7 @@ from posterity.algebra import DiagonalMatrix, Matrix
 from posterity.blocks import Block, Call
 from posterity.curvature import Estimator
 from posterity.curvature.base import Accumulator
-from posterity.curvature.batches import Workers
+from posterity.data.batches import Workers
 
 WORKS: dict[Work, Estimator] = {"kfac-sampled": KFAC(), "kfoc-sampled": KFOC(), "diagonal-sampled": Diagonal()}
 LAYERS = {"0": "conv1", "3": "conv2", "7": "fc1", "9": "fc2", "11": "fc3"}

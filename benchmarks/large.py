@@ -26,7 +26,7 @@ from posterity import KFAC, KFOC, Gaussian
 from posterity.algebra import Floored, Kronecker, eigenvectors
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import Estimator
-from posterity.curvature.batches import input_batches
+from posterity.data.batches import input_batches
 from posterity.errors import NoDataSet
 from posterity.laplace.prior import PriorPenalty
 from posterity.predictive.jvp import linear_draws

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import posterity as pt
-from posterity.curvature.batches import input_batches
+from posterity.blocks import Replica
+from posterity.data.batches import input_batches
 from posterity.errors import Memorised
 from posterity.kernel import Calibration, LeftOut, calibrate
 from posterity.lenet import lenet5
-from posterity.predictive.linearised import output_moments
+from posterity.predictive.linearised import StructuredGaussian, output_moments
 
 Pair = tuple[Tensor, Tensor]
 TABLES = ("breast_cancer", "digits", "iris", "wine")
@@ -72,9 +73,13 @@ def row(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         fit = pt.posterior(model, data, progress=False)
-    found = [output_moments(model, fit.posterior, batch) for batch in input_batches(test[0], 100, torch.device("cpu"))]
+    network = Replica(model)
+    found = [
+        output_moments(network, fit.posterior, batch) for batch in input_batches(test[0], 100, torch.device("cpu"))
+    ]
     seen = LeftOut(torch.cat([m.double() for m, _ in found]), torch.cat([c for _, c in found]))
-    likelihood, width = pt.Categorical(), fit.calibration
+    assert isinstance(fit.predictor, StructuredGaussian)
+    likelihood, width = pt.Categorical(), fit.predictor.calibration
     warned = any(issubclass(w.category, Memorised) for w in told)
     ways = {"own": Calibration(0.0), "ours": width, "untempered": Calibration()}
     scores = {way: seen.nll(likelihood, test[1], calibration) for way, calibration in ways.items()}

@@ -23,13 +23,16 @@ import torch
 from torch import Tensor
 
 import posterity as pt
-from posterity.curvature.batches import Batch
+from posterity.blocks import Replica
+from posterity.data.batches import Batch
 from posterity.errors import DidNotConverge, Inconsistent
-from posterity.kernel import Calibration, FunctionPosterior, Linearised, Member, Moments
+from posterity.kernel import Calibration, FunctionPosterior, Linearised, Member
 from posterity.kernel.choose import unit
 from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
 from posterity.lenet import lenet5
-from posterity.predictive.prediction import from_moments
+from posterity.predictive.exact import ExactLinear
+from posterity.predictive.prediction import Moments, from_moments
+from posterity.predictive.predictor import Stack
 from posterity_studies.demo.source import at_mean, learn_prior
 from posterity_studies.shared.intervals import interval
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior
@@ -48,10 +51,17 @@ EXERCISES, SECONDS, EVERY = range(6), (2, 4, 8), 3
 """The demo's unknown exercise, the seventh, is never the unknown one here. A third of all wearers with each is met."""
 
 
+def exact_of(fit: pt.Fit) -> ExactLinear:
+    """The exact posterior of a fit, without networks beside it."""
+    found = fit.predictor.parts[0][1] if isinstance(fit.predictor, Stack) else fit.predictor
+    assert isinstance(found, ExactLinear)
+    return found
+
+
 def scores(fit: pt.Fit, new: Tensor) -> dict[str, Tensor]:
     """`.unknown` under each rule."""
-    assert fit.function is not None
-    jacobian = fit.function.jacobian(fit.model, [Batch((new,), {}, torch.zeros(len(new)))])
+    exact = exact_of(fit)
+    jacobian = exact.jacobian(Replica(fit.model), [Batch((new,), {}, torch.zeros(len(new)))])
     kernels: dict[object, Tensor] = {}
     moments: dict[Strength | None, Moments] = {}
 
@@ -62,7 +72,7 @@ def scores(fit: pt.Fit, new: Tensor) -> dict[str, Tensor]:
 
     found = {}
     for name, rule in rules(fit).items():
-        unknown = from_moments([of(*part) for part in rule], fit.likelihood, fit.function.link).unknown
+        unknown = from_moments([of(*part) for part in rule], fit.likelihood, exact.link).unknown
         assert unknown is not None
         found[name] = unknown
     return found

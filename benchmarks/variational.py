@@ -15,10 +15,12 @@ import time
 import torch
 
 import posterity as pt
-from posterity.curvature.batches import batches
+from posterity.blocks import Replica
+from posterity.data.batches import batches
 from posterity.kernel import Calibration, LeftOut, calibrate
 from posterity.kernel.variational import Inference, Laplace, Variational, infer
 from posterity.lenet import lenet5
+from posterity.predictive.exact import ExactLinear
 from posterity_studies.shared.priors import start_at
 from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.tasks import Task
@@ -32,8 +34,9 @@ def row(source: str, target: str, seed: int, shots: int = 10, tested: int = 1000
     model = lenet5()
     start_at(model, prior)
     fit = pt.adapt(model, prior, task.train, progress=False)
-    assert fit.function is not None
-    best = fit.function.choice.best.posterior
+    exact = fit.predictor
+    assert isinstance(exact, ExactLinear)
+    best = exact.choice.best.posterior
     found: dict[str, object] = {"source": source, "target": target, "seed": seed, "shots": shots}
     found["strength"] = None if best.strength is None else vars(best.strength)
     both: dict[str, Inference] = {"laplace": Laplace(), "variational": Variational()}
@@ -45,7 +48,7 @@ def row(source: str, target: str, seed: int, shots: int = 10, tested: int = 1000
         nll = {"plain": 0.0, "chosen": 0.0, "mean alone": 0.0}
         ways = {"plain": Calibration(), "chosen": calibration, "mean alone": Calibration(0.0, 1.0)}
         for batch in batches(task.test, 250):
-            mean, covariance = posterior.moments(fit.function.jacobian(model, [batch]))
+            mean, covariance = posterior.moments(exact.jacobian(Replica(model), [batch]))
             for way, width in ways.items():
                 log_p = LeftOut(mean, covariance).log_probs(pt.Categorical(), batch.targets, width)
                 nll[way] -= float(log_p.sum()) / len(task.test[1])

@@ -69,6 +69,7 @@ def run(script: Path, folder: Path, tuning: str) -> Row:
     """Run a script in a folder: its last line, and the CPU time of all its processes."""
     for name in MADE:
         shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).unlink(missing_ok=True)
     paths = [str(HERE.parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: help demo test test-all check bench docs report format clean
+.PHONY: help demo test test-all check bench docs pages report format clean
 
 help:
 	@echo "make demo      set up, then run the main job (writes results/demo/)"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-all  the same with the slow tests"
 	@echo "make bench     set up the peers, then measure speed and memory beside them"
 	@echo "make docs      the documentation site (site/index.html); fails on any warning or broken link"
+	@echo "make pages     the pages of docs that are made from the studies' results"
 	@echo "make report    every study on one page, from the results that are here (runs/report.html)"
 	@echo "make format    write the house formatting"
 	@echo "make clean     remove the virtual environment and caches"
@@ -70,6 +71,9 @@ $(VENV)/.docs: $(VENV)/.ready
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pages: $(VENV)/.ready
+	$(BIN)/posterity study pages
 
 report: $(VENV)/.ready
 	$(BIN)/posterity study report --out runs/report.html

@@ -11,7 +11,7 @@ from posterity_studies.engine.registry import STUDIES
 from posterity_studies.engine.runner import latest
 from posterity_studies.errors import NoResults
 
-BEGIN, END = "<!-- rows: posterity study paper -->", "<!-- end of rows -->"
+BEGIN, END = "<!-- rows: posterity study pages -->", "<!-- end of rows -->"
 COLUMNS = ("in the paper", "claim", "published", "ours at the published setting", "ours at our setting", "verdict")
 
 

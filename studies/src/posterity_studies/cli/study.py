@@ -1,7 +1,8 @@
-"""`posterity study`: list, run, show, report."""
+"""`posterity study`: list, run, show, report, pages."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import posterity_studies as studies
 from posterity.files import write_whole
 from posterity_studies import Preset, Record, Study, Table, claims
 from posterity_studies.cli.progress import watching
+from posterity_studies.errors import NoResults
 from posterity_studies.folders import RUNS, SHIPPED, cache
 from posterity_studies.shared import datasets
 
@@ -114,15 +116,20 @@ def write_report(
 
 
 @app.command()
-def paper(
-    page: Annotated[Path, typer.Argument(help="The page whose table to make again.", dir_okay=False)] = Path(
-        "docs/paper.md"
-    ),
+def pages(
+    docs: Annotated[Path, typer.Argument(help="The folder of the documentation.", file_okay=False)] = Path("docs"),
     results: Shown = SHIPPED,
 ) -> None:
-    """Make the table of the paper's claims again, from results alone: a row for each figure, table, lemma and claim."""
-    page.write_text(claims.page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
-    Console().print(f"Page: {page}", soft_wrap=True)
+    """Write the pages that are made from results alone again: each study's page, and the table of the paper's claims."""
+    for study in studies.STUDIES.values():
+        page = docs / "studies" / f"{study.id}.md"
+        if page.exists() and not page.read_text(encoding="utf-8").startswith(f"# {study.id}\n"):
+            continue  # written by hand
+        with contextlib.suppress(NoResults):
+            write_whole(page, studies.markdown(study, *studies.latest(study, results)))
+    paper = docs / "paper.md"
+    write_whole(paper, claims.page(paper.read_text(encoding="utf-8"), results))
+    Console().print(f"Pages: {docs / 'studies'}, {paper}", soft_wrap=True)
 
 
 @app.command()

@@ -10,8 +10,8 @@ from posterity.errors import BadData, BadTargets, NoData, SizeMismatch
 from posterity.heads import HeadRecipe, classify, from_tensors, to_tensors
 from posterity.heads.discriminant import discriminants
 from posterity.heads.softmax import Problems, modes
-from posterity.heads.stacking import GRID, Temperatures, log_scores, stacked
 from posterity.heads.views import Axes, View, unit
+from posterity.kernel.stacking import GRID, Temperatures, log_scores, stacked
 
 STAYS = -1
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from posterity.heads.checks import checked_features
 from posterity.heads.recipe import HeadRecipe
-from posterity.heads.stacking import Temperatures, mixed
 from posterity.heads.views import KINDS, Axes, Kind, View
+from posterity.kernel.stacking import Temperatures, mixed
 
 Method = Literal["softmax", "discriminant"]
 CHUNK = 4096

@@ -16,9 +16,9 @@ from posterity.heads.classes import Candidate, ClassHead, Member
 from posterity.heads.discriminant import degrees_of_freedom, discriminants
 from posterity.heads.recipe import HeadRecipe
 from posterity.heads.softmax import Problems, modes
-from posterity.heads.stacking import LEAST, Temperatures, log_scores, mixed, stacked
 from posterity.heads.views import KINDS, Axes, Kind, View
 from posterity.heads.words import Words
+from posterity.kernel.stacking import LEAST, Temperatures, log_scores, mixed, stacked
 
 
 @dataclass(frozen=True, eq=False)

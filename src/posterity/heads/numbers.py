@@ -12,8 +12,8 @@ from torch import Tensor
 
 from posterity.errors import BadTargets, NoData, SizeMismatch
 from posterity.heads.checks import checked_features
-from posterity.heads.stacking import LEAST, stacked
 from posterity.heads.views import KINDS, Axes, Kind, View
+from posterity.kernel.stacking import LEAST, stacked
 
 STRENGTHS = tuple(10.0**k for k in range(-5, 4))
 """Precisions of the weights' prior over that of the noise, for inputs with a mean squared length of 1."""

@@ -11,8 +11,8 @@ from torch import Tensor
 from posterity.errors import DamagedFile
 from posterity.heads.classes import Candidate, ClassHead, Member
 from posterity.heads.numbers import NumberHead, NumberMember
-from posterity.heads.stacking import Temperatures
 from posterity.heads.views import KINDS, Axes, View
+from posterity.kernel.stacking import Temperatures
 
 Stored = tuple[dict[str, Tensor], dict[str, Any]]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posterity.errors import BadData, NoData
 from posterity.heads.fitting import ClassFit, classify
-from posterity.heads.stacking import log_scores
+from posterity.kernel.stacking import log_scores
 
 SHARES = (0.5, 0.65, 0.8)
 """Shares of the labels of each class that points of the curve are fitted to."""

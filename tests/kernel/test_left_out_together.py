@@ -13,7 +13,6 @@ import posterity as pt
 from posterity.data.leave_out import FOLDS, SIDE, LeaveOut
 from posterity.kernel import Calibration, choose, stacking_weight
 from posterity.kernel.gradients import Rows
-from posterity.kernel.kernels import Strength
 
 
 def fold_of(targets, groups=None):
@@ -124,14 +123,6 @@ def test_one_group_alone_is_never_left_out(targets):
 def test_labels_of_any_whole_type_have_the_same_folds(dtype):
     targets = torch.tensor([0, 1, 2, 0, 1, 3])
     assert torch.equal(fold_of(targets.to(dtype)), fold_of(targets))
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_unknown_inputs_are_scored_by_a_loose_posterior_with_one_example_a_class_too(shared):
-    problem = Problem("dense", 4, 4, pt.Categorical(), shared=shared)
-    found = choose(replace(problem.linearised, targets=torch.arange(4)))
-    assert found.loose is not None
-    assert found.loose.strength == Strength(0.01, 0.01, found.best.posterior.strength.head)
 
 
 @pytest.mark.parametrize("scored", [0, 5])

@@ -5,18 +5,20 @@ import json
 import pytest
 import torch
 
+from posterity.curvature import Bernoulli, Categorical, GaussianNoise
 from posterity.errors import BadData, DamagedFile, NoData, SizeMismatch
+from posterity.gaussian.known import Known
 from posterity.novelty import (
     LeftOut,
     Reference,
+    RelativeVariance,
     alarm,
     by_folds,
     energy,
     entropy,
-    from_tensors,
-    leverage,
-    relative_variance,
-    to_tensors,
+    from_known,
+    of_outputs,
+    to_known,
 )
 from posterity.novelty.neighbours import Neighbourhood
 from posterity.novelty.ranks import Ranks
@@ -114,17 +116,17 @@ def test_a_stored_reference_says_the_same_to_the_last_bit(tmp_path):
     from safetensors.torch import load_file, save_file
 
     for fit in (reference(), reference(keep_features=False), reference(2), reference(900)):
-        tensors, words = to_tensors(fit)
-        save_file(tensors, tmp_path / "reference.safetensors")
-        read = from_tensors(load_file(tmp_path / "reference.safetensors"), json.loads(json.dumps(words)))
+        known_ = to_known(fit)
+        save_file(known_.tensors, tmp_path / "reference.safetensors")
+        read = from_known(Known(load_file(tmp_path / "reference.safetensors"), json.loads(json.dumps(known_.words))))
         torch.testing.assert_close(read.p(*known(60, seed=9)), fit.p(*known(60, seed=9)), rtol=0, atol=0)
         assert read.missing == fit.missing
 
 
 def test_a_reference_of_resnet_50_takes_at_most_a_megabyte():
     features = {"fc": normal(700, 2048).relu()}
-    tensors, _ = to_tensors(Reference.of(features, [LeftOut(features, {"fc": normal(40, 2048, seed=1).relu()}, {})]))
-    assert 800_000 < sum(x.numel() * x.element_size() for x in tensors.values()) <= 1_050_000
+    stored = to_known(Reference.of(features, [LeftOut(features, {"fc": normal(40, 2048, seed=1).relu()}, {})]))
+    assert 800_000 < sum(x.numel() * x.element_size() for x in stored.tensors.values()) <= 1_050_000
 
 
 def test_without_features_the_predictors_scores_are_left_and_it_is_said():
@@ -179,12 +181,12 @@ def test_what_does_not_fit_is_named():
         Reference.of({}, [])
     with pytest.raises(ValueError, match="between 0 and 1"):
         alarm(torch.zeros(2), 0)
-    tensors, words = to_tensors(fit)
+    tensors, words = to_known(fit).tensors, to_known(fit).words
     for bad in ({**words, "version": 9}, {**words, "layers": ["head"]}, {**words, "count": 0}):
         with pytest.raises(DamagedFile):
-            from_tensors(tensors, bad)
+            from_known(Known(tensors, bad))
     with pytest.raises(DamagedFile):
-        from_tensors({**tensors, "ranks": tensors["ranks"].flip(1)}, words)
+        from_known(Known({**tensors, "ranks": tensors["ranks"].flip(1)}, words))
 
 
 def test_memory_is_bounded_for_very_many_inputs(monkeypatch):
@@ -229,9 +231,33 @@ def test_scores_of_a_predictor_are_what_their_formulas_say():
     probs = torch.tensor([[0.5, 0.5], [1.0, 0.0]]).double()
     torch.testing.assert_close(entropy(probs), torch.tensor([2.0, 1.0]).double().log())
     torch.testing.assert_close(energy(torch.zeros(1, 4)), -torch.tensor([4.0]).log())
-    posterior, prior = torch.tensor([[1.0, 1.0]]), torch.tensor([[4.0, 4.0]])
-    torch.testing.assert_close(relative_variance(posterior, prior), torch.tensor([0.25]))
-    rows = normal(3, 5, 4)
-    factor = rows.reshape(-1, 4).T @ rows.reshape(-1, 4) / 15
-    exact = ((rows @ torch.linalg.inv(factor)) * rows).sum(-1).mean(1).log()
-    torch.testing.assert_close(leverage(rows, factor, damping=0.0), exact, rtol=1e-9, atol=1e-9)
+    logits = normal(4, 3)
+    found = of_outputs(logits, Categorical())
+    torch.testing.assert_close(found["entropy"], entropy(logits.softmax(-1)))
+    labels = of_outputs(logits, Bernoulli())
+    torch.testing.assert_close(labels["energy"], -torch.nn.functional.softplus(logits).sum(-1))
+    assert of_outputs(logits, GaussianNoise()) == {}
+
+
+def test_the_relative_variance_is_that_of_a_linear_model_and_grows_to_one_away_from_known_rows():
+    rows = torch.cat((normal(20, 2), torch.zeros(20, 4).double()), 1)
+    score = RelativeVariance.of(rows)
+    size = rows.square().sum(1).mean().sqrt()
+    a, b = (torch.cat((x / size, torch.full((len(x), 1), 0.3).double()), 1) for x in (rows, normal(5, 6, seed=1)))
+    posterior = torch.linalg.inv(torch.eye(7).double() + a.T @ a / 0.1)
+    exact = ((b @ posterior) * b).sum(1) / b.square().sum(1)
+    torch.testing.assert_close(score(normal(5, 6, seed=1)), exact, rtol=1e-7, atol=1e-7)
+    outside = torch.tensor([[0.0, 0, 0, 100, 0, 0]]).double()
+    assert 0.99 < float(score(outside)) <= 1
+    assert float(score(rows).max()) < 0.2
+
+
+def test_without_features_the_scale_is_that_of_the_outputs_alone():
+    features, _ = known(300)
+    moments = of_outputs(normal(300, 3, seed=8), Categorical())
+    fit = Reference.of(features, by_folds(features, moments)).without_features()
+    assert fit is not None
+    assert not fit.rows
+    p = fit.p({}, of_outputs(normal(2000, 3, seed=9), Categorical()))
+    assert 0.02 < float((p <= 0.05).double().mean()) < 0.09
+    assert Reference.of(features, by_folds(features, {})).without_features() is None

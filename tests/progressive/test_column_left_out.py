@@ -43,13 +43,14 @@ def test_a_task_needs_no_validation_data_and_earlier_tasks_stay(learner):
     assert torch.equal(again.predict(x, "task 0").probs, learner.predict(x, "task 0").probs)
 
 
-def test_predictions_are_good_and_unknown_scores_keep_the_full_width(learner):
+def test_predictions_are_good_and_each_column_knows_its_own_inputs(learner):
     for number in (0, 1):
         x, y = task(number).test
         found = learner.predict(x, f"task {number}")
         assert float((found.probs.argmax(1) == y).float().mean()) > 0.75
-        entry = learner.learned[number]
-        assert entry.calibration.tau == 1 or float(found.unknown.mean()) > float(found.entropy.mean())
+        far = learner.predict(x + 30, f"task {number}")
+        assert float(found.alarm(0.05).float().mean()) < 0.3
+        assert float(far.alarm(0.05).float().mean()) > 0.9
 
 
 def test_random_labels_make_soft_predictions():

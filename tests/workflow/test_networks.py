@@ -96,7 +96,7 @@ def test_predictions_are_the_average_of_the_networks() -> None:
     assert sum(share for share, _ in found.networks) == pytest.approx(1)
 
 
-def test_unknown_inputs_are_told_by_the_posterior() -> None:
+def test_unknown_inputs_are_found() -> None:
     fit = fitted()
     near, far = fit.predict(clouds(60, seed=1)[0]).unknown, fit.predict(50 * torch.randn(60, 4)).unknown
     assert near is not None

@@ -21,8 +21,7 @@ def test_a_fit_without_its_examples_predicts_the_same(kind, tmp_path):
     of.save(tmp_path / "one.fit", examples=False)
     again = pt.load(tmp_path / "one.fit", blank(kind))
     wanted, found = said(of.predict(X)), said(again.predict(X))
-    for name in ("mean", "unknown"):
-        torch.testing.assert_close(found[name], wanted[name], rtol=2e-4, atol=2e-5)
+    torch.testing.assert_close(found["mean"], wanted["mean"], rtol=2e-4, atol=2e-5)
     again.save(tmp_path / "two.fit", examples=False)
 
 

@@ -21,6 +21,7 @@ from posterity.data.hashes import by_chance, seen
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData
 from posterity.files import replacing, write_whole
+from posterity.novelty import alarm
 from posterity.pacbayes import clopper_pearson
 from posterity.pages import evaluation_page, prediction_page
 from posterity.pages.results import NAMES, scores_of
@@ -86,6 +87,9 @@ def evaluate(
     unknown: Annotated[
         str | None, typer.Option(help="Foreign data: how well is it told from the labelled data?")
     ] = None,
+    rate: Annotated[
+        float, typer.Option(help="Of false alarms: the share of known inputs that may be called unknown.")
+    ] = 0.05,
     out: Annotated[Path | None, opt.out_file("A .json file for the figures.")] = None,
     network: opt.Network = None,
     target: opt.Target = None,
@@ -126,6 +130,8 @@ def evaluate(
         foreign = _predict(opened, network, strange, seed, quiet).unknown
         if foreign is not None and prediction.unknown is not None:
             scores["unknown_auroc"] = pt.ood_auroc(prediction.unknown, foreign)
+            scores["false_alarms"] = float(prediction.alarm(rate).double().mean())
+            scores["unknown_found"] = float(alarm(foreign, rate).double().mean())
     result = {"count": len(examples.x), **scores}
     if out is not None:
         import json
@@ -136,7 +142,7 @@ def evaluate(
     title = f"{fit.name} on {data}"
     write_page(
         page,
-        lambda: evaluation_page(title, scores, prediction, y, classes, foreign, examples.x, command_line()),
+        lambda: evaluation_page(title, scores, prediction, y, classes, foreign, examples.x, command_line(), rate),
     )
 
 

@@ -19,6 +19,7 @@ from posterity.data.provenance import Provenance, digest
 from posterity.errors import BlockMismatch
 from posterity.gaussian.card import Card
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
+from posterity.gaussian.known import Known
 from posterity.gaussian.spread import Spread
 
 
@@ -35,6 +36,8 @@ class Gaussian:
     card: Card = field(default_factory=Card)
     frozen: FrozenState = field(default_factory=FrozenState)
     """What the network computes with beside the blocks (norm statistics, frozen weights), up to 64 MiB; empty if unknown."""
+    known: Known = field(default_factory=Known)
+    """Features of at most 512 known inputs and quantiles of scores, by which unknown inputs are found: at most about 1 MB."""
 
     def __post_init__(self) -> None:
         if self.mean.keys() != self.precision.keys():
@@ -77,6 +80,13 @@ class Gaussian:
             kept = now, _digests(self.mean).items() <= dict(self.card.speaks_of).items()
             self.__dict__["_looked"] = kept
         return bool(kept[1])
+
+    def without_known(self) -> Gaussian:
+        """The same without a number of any known input, for who may not pass those on.
+
+        `.unknown` of predictions by this Gaussian is then None, and `pt.adapt` compares new inputs with its own examples alone.
+        """
+        return replace(self, known=Known())
 
     @property
     def blocks(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from posterity.errors import DamagedFile, FutureVersion
@@ -14,7 +14,7 @@ from posterity.gaussian.card import Card
 from posterity.gaussian.parts import KINDS
 from posterity.gaussian.stored_provenance import ChoiceSpec, ProvenanceSpec
 
-FORMAT = 7
+FORMAT = 8
 """A field more, or another meaning of one, raises it. Older formats stay readable; what fits into one from 4 on is written so."""
 SINCE = {5: ("lower", "floored kronecker"), 6: ("turned", "floored turned")}
 """Orders of entries, and kinds of blocks, that formats before have not."""
@@ -82,9 +82,12 @@ class Header:
     written_by: Mapping[str, str]
     frozen: tuple[FrozenSpec, ...] = ()
     """Formats before 4 have none."""
+    known: Mapping[str, Any] = field(default_factory=dict)
+    """What is said of known inputs, which formats before 8 do not have."""
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        known = {"known": dict(self.known)} if self.known else {}
+        return known | {
             "format": self._format,
             "written_by": dict(self.written_by),
             "provenance": self.provenance.to_json() if isinstance(self.provenance, ProvenanceSpec) else None,
@@ -105,11 +108,11 @@ class Header:
     @property
     def _format(self) -> int:
         words = {word for b in self.blocks for word in (b.kind, *(spec.order for spec in b.tensors.values()))}
-        return (
-            7
-            if self.card.recipe
-            else max([4, *(version for version, new in SINCE.items() if not words.isdisjoint(new))])
-        )
+        if self.known:
+            return 8
+        if self.card.recipe:
+            return 7
+        return max([4, *(version for version, new in SINCE.items() if not words.isdisjoint(new))])
 
     @classmethod
     def from_json(cls, raw: Any) -> Header:
@@ -121,8 +124,8 @@ class Header:
                 "`pip install --upgrade posterity`, or ask for the file in the older format."
             )
         field_name = "hashes" if version < 3 else "provenance"
-        since_4 = ("frozen",) if version > 3 else ()
-        fields = top.fields("sha256", "format", "written_by", field_name, "blocks", "card", *since_4)
+        since_4, since_8 = ("frozen",) if version > 3 else (), ("known",) if version > 7 else ()
+        fields = top.fields("sha256", "format", "written_by", field_name, "blocks", "card", *since_4, *since_8)
         blocks = tuple(_block(block) for block in fields["blocks"].items())
         for name, times in Counter(block.name for block in blocks).most_common(1):
             if times > 1:
@@ -136,7 +139,8 @@ class Header:
         frozen = tuple(_frozen(place) for place in fields["frozen"].items()) if since_4 else ()
         if len({spec.name for spec in frozen}) < len(frozen):
             raise DamagedFile("two tensors beside the blocks have one name.")
-        return cls(blocks, card, provenance, fields["written_by"].table(_Place.text), frozen)
+        known = fields["known"].mapping() if since_8 else {}
+        return cls(blocks, card, provenance, fields["written_by"].table(_Place.text), frozen, known)
 
 
 def parse(text: str) -> Any:

@@ -23,6 +23,7 @@ from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec, parse
+from posterity.gaussian.known import Known
 from posterity.gaussian.parts import count, put_together, shapes, take_apart
 from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, from_older, tensors_of
 from posterity.gaussian.triangles import packed_size, unpacked
@@ -112,7 +113,9 @@ def disassemble(gaussian: Gaussian) -> tuple[dict[str, Any], dict[str, Entry]]:
         blocks.append(BlockSpec(name, kind, matrix.shape, count(kind, parts), specs))
     beside = _specs(gaussian.frozen)
     tensors |= {f"frozen.{k}": Entry(x) for k, x in enumerate(gaussian.frozen.tensors.values())}
-    header = Header(tuple(blocks), gaussian.card, ProvenanceSpec.of(gaussian.provenance), versions(), beside)
+    tensors |= {f"known.{name}": Entry(x) for name, x in gaussian.known.tensors.items()}
+    told_of = ProvenanceSpec.of(gaussian.provenance)
+    header = Header(tuple(blocks), gaussian.card, told_of, versions(), beside, gaussian.known.words)
     try:
         # Reading it back, here in memory, settles that what is saved can be loaded.
         text = json.dumps({"sha256": ZEROS, **header.to_json()}, allow_nan=False)
@@ -205,9 +208,11 @@ def assemble(header: Header, tensors: dict[str, Tensor], *, as_stored: bool = Tr
     else:
         provenance = from_older(stored.hashes, header.card.count, stored.chosen, mean, tensors)
     frozen = _beside(header.frozen, tensors)
+    about = [name for name in tensors if name.startswith("known.")] if header.known else []
+    known = Known({name.removeprefix("known."): tensors.pop(name).clone() for name in about}, header.known)
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")
-    found = Gaussian(mean, precision, header.card, frozen)
+    found = Gaussian(mean, precision, header.card, frozen, known)
     return found.with_provenance(provenance)
 
 

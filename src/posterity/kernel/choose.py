@@ -122,7 +122,7 @@ def choose(
     members = averaged(_distinct(scored), search.together)[:MEMBERS]
     if not isinstance(inference, Variational):  # whose refits would cost as much as all the rest
         members = averaged([search.refit(member) for member in members], search.together)
-    return Choice(members, options, criterion, strengths, search.for_mode(), search.loose(members[0].posterior))
+    return Choice(members, options, criterion, strengths, search.for_mode())
 
 
 class _Search:
@@ -173,18 +173,7 @@ class _Search:
             ) from error
         options = len(UNITS) ** 2 if self.new_head else len(UNITS)
         member = Member(1.0, posterior, Calibration(0.0), math.nan)
-        return Choice((member,), options, "fixed", options, loose=self.loose(posterior))
-
-    def loose(self, best: FunctionPosterior) -> FunctionPosterior | None:
-        """Source and floor alike, at the loosest strength that numbers allow. None where grids move: nobody has tried there."""
-        assert best.strength is not None
-        source = float(max(self.units) > 0)
-        for floor in () if self.moved else FLOORS:
-            try:
-                return self._posterior(Strength(source * floor, floor, best.strength.head))
-            except (DidNotConverge, Inconsistent):
-                continue
-        return None
+        return Choice((member,), options, "fixed", options)
 
     def _at(self, share: float, floor: float, head: float) -> Strength:
         """In units of the outputs' size."""

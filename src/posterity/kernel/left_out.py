@@ -31,13 +31,6 @@ class Calibration:
 
     tau: float = 1.0
     temperature: float = 1.0
-    usual: float | None = None
-    """The largest variance of outputs at inputs that are known (see `spread`): scores of unknown inputs grow far beyond it."""
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """For a file: `Calibration(*numbers)` is the same again. Files of older versions have the first two."""
-        return (self.tau, self.temperature) if self.usual is None else (self.tau, self.temperature, self.usual)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data.leave_out import STAYS
-from posterity.errors import Inconsistent
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
-from posterity.kernel.latent import Latent, spread
-from posterity.kernel.left_out import Calibration, LeftOut, leave_out, left_out_some
-
-FAMILIAR = 200
-"""Training examples that tell which variances of outputs are usual."""
+from posterity.kernel.latent import Latent
+from posterity.kernel.left_out import Calibration, LeftOut, leave_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +72,6 @@ class FunctionPosterior:
     def left_out(self, groups: Int[Tensor, " n"] | None = None) -> LeftOut:
         """Every training example's outputs predicted without it, or without its group, from this one posterior."""
         return leave_out(self.latent, self.of.likelihood, self.of.targets, groups)
-
-    @cached_property
-    def usual(self) -> float:
-        """The largest variance of a training example's outputs when it is left out: of some examples, where there are many."""
-        latent, n = self.latent, len(self.latent.outputs)
-        some = torch.arange(0, n, -(-n // FAMILIAR), device=latent.outputs.device)
-        try:
-            covariance = left_out_some(latent, self.of.likelihood, self.of.targets, some).covariance
-        except Inconsistent:
-            covariance = latent.blocks(some[:, None])
-        return float(spread(covariance, self.of.likelihood).max())
 
     def refitted(self, folds: Int[Tensor, " n"]) -> LeftOut:
         """The same by refitting without each fold in turn: exact for the linearised model, a mode search a fold.
@@ -161,9 +144,6 @@ class Choice:
     """How many strengths of the prior were to choose from."""
     for_mode: Strength | None = None
     """The strength whose *mode* predicts best what was left out: for a network that is used by itself."""
-    loose: FunctionPosterior | None = None
-    """Source and floor alike at the loosest strength of the grid, for scores of unknown inputs; None: the members' own.
-    Leave-one-out sees known classes alone: it cannot judge which share of the source, held how loosely, shows unknown inputs."""
 
     @property
     def best(self) -> Member:

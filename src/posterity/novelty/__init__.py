@@ -1,22 +1,35 @@
 """Unknown inputs: how far an input is from what is known, as a p-value with a false-alarm rate."""
 
-from posterity.novelty.left_out import Features, LeftOut, Moments, by_folds
-from posterity.novelty.moments import energy, entropy, leverage, relative_variance
-from posterity.novelty.reference import Reference, alarm
-from posterity.novelty.stored import ABSENT, from_tensors, to_tensors
+from posterity.novelty.known_inputs import of_folds, set_aside, unchanged
+from posterity.novelty.left_out import Features, LeftOut, Moments, affordable, by_folds
+from posterity.novelty.moments import RelativeVariance, energy, entropy, of_outputs
+from posterity.novelty.reference import BUDGET, LIMIT, VARIANCE, Reference, alarm
+from posterity.novelty.stored import ABSENT, features_of, from_known, to_known
+from posterity.novelty.watching import Watch, watched_layers, watching
 
 __all__ = [
     "ABSENT",
+    "BUDGET",
+    "LIMIT",
+    "VARIANCE",
     "Features",
     "LeftOut",
     "Moments",
     "Reference",
+    "RelativeVariance",
+    "Watch",
+    "affordable",
     "alarm",
     "by_folds",
     "energy",
     "entropy",
-    "from_tensors",
-    "leverage",
-    "relative_variance",
-    "to_tensors",
+    "features_of",
+    "from_known",
+    "of_folds",
+    "of_outputs",
+    "set_aside",
+    "to_known",
+    "unchanged",
+    "watched_layers",
+    "watching",
 ]

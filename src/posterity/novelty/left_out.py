@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from posterity.data.leave_out import STAYS
 from posterity.errors import BadData
 from posterity.novelty.neighbours import NEIGHBOURS
 
@@ -46,7 +47,8 @@ def by_folds(features: Features, moments: Moments, folds: Int[Tensor, "n"] | Non
     Args:
         features: by layer.
         moments: what a predictor that has not seen an input says of it (leave-one-out, or from the same folds).
-        folds: what is left out together, whole groups where there are groups; at most twenty random folds by default.
+        folds: what is left out together, whole groups where there are groups; at most twenty random folds by default. Rows of
+            the fold −1 are never left out.
     """
     some = next(iter([*features.values(), *moments.values()]))
     if folds is None:
@@ -55,7 +57,7 @@ def by_folds(features: Features, moments: Moments, folds: Int[Tensor, "n"] | Non
     if len(folds) != len(some):
         raise BadData(f"{len(some)} inputs need as many folds, not {len(folds)}.")
     found = []
-    for fold in folds.unique().tolist():
+    for fold in folds[folds != STAYS].unique().tolist():
         out = folds == fold
         if bool(out.all()):
             break
@@ -74,6 +76,21 @@ def thinned(features: Features, count: int, generator: torch.Generator) -> dict[
         return dict(features)
     chosen = torch.randperm(total, generator=generator)[:count].sort().values
     return _rows(features, chosen)
+
+
+def affordable(features: Features, room: int) -> dict[str, Tensor]:
+    """As many layers as have `room` numbers in all: first the last one, then the input, then from the last backwards.
+
+    The last is always among them.
+    """
+    layers = list(features)
+    kept: set[str] = set()
+    for layer in dict.fromkeys((layers[-1], layers[0], *reversed(layers))):
+        width = features[layer].shape[1]
+        if not kept or width <= room:
+            kept.add(layer)
+            room -= width
+    return {layer: rows for layer, rows in features.items() if layer in kept}
 
 
 def belongs(left_out: Sequence[LeftOut], source: Features) -> bool:

@@ -1,41 +1,67 @@
-"""Scores that a predictor computes from what it says of an input: the larger, the more unusual. Pure functions of tensors."""
+"""Scores that need the predictor's outputs, or the features its head reads: the larger, the more unusual."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posterity.curvature import Bernoulli, Categorical, Likelihood
 
-def entropy(probs: Float[Tensor, "n classes"]) -> Float[Tensor, "n"]:
+NOISE = 0.1
+"""Of the linear model whose variance is taken, relative to the mean squared length of features."""
+CONSTANT = 0.3
+"""Its constant feature, relative to the root of that."""
+
+
+def entropy(probs: Float[Tensor, "*n classes"]) -> Float[Tensor, "*n"]:
     """Of the predictive distribution, in nats."""
     return -torch.special.xlogy(probs, probs).sum(-1)
 
 
-def energy(logits: Float[Tensor, "n classes"]) -> Float[Tensor, "n"]:
+def energy(logits: Float[Tensor, "*n classes"]) -> Float[Tensor, "*n"]:
     """−ln Σ exp of the logits (Liu et al., 2020): large where no class has a large logit."""
     return -logits.logsumexp(-1)
 
 
-def relative_variance(posterior: Float[Tensor, "n *outputs"], prior: Float[Tensor, "n *outputs"]) -> Float[Tensor, "n"]:
-    """How much of the prior's variance of the outputs the data has left, averaged over outputs: from 0 to 1 for the exact
-    posterior, near 1 where the data says nothing. The prior's variance grows with the input's size, and drops out."""
-    tiny = torch.finfo(prior.dtype).tiny
-    return posterior.flatten(1).sum(1) / prior.flatten(1).sum(1).clamp_min(tiny)
+def of_outputs(outputs: Float[Tensor, "n outputs"], likelihood: Likelihood) -> dict[str, Float[Tensor, "n"]]:
+    """The scores of classes; independent labels are pairs of classes each. Numbers have none."""
+    outputs = outputs.detach().double()
+    if isinstance(likelihood, Categorical):
+        return {"entropy": entropy(outputs.softmax(-1)), "energy": energy(outputs)}
+    if isinstance(likelihood, Bernoulli):
+        pairs = torch.stack((outputs, torch.zeros_like(outputs)), -1)
+        return {"entropy": entropy(pairs.softmax(-1)).sum(-1), "energy": energy(pairs).sum(-1)}
+    return {}
 
 
-def leverage(
-    features: Float[Tensor, "n *positions d"], factor: Float[Tensor, "d d"], damping: float = 1e-3
-) -> Float[Tensor, "n"]:
-    """ln of aᵀ R⁻¹ a, averaged over positions: R is the second moment of a layer's inputs, as a Kronecker factor holds it.
+@dataclass(frozen=True, eq=False)
+class RelativeVariance:
+    """How much of its prior variance a Bayesian linear model of known rows has left at others: from 0 to 1.
 
-    `damping` is relative to R's mean eigenvalue.
+    The prior variance grows with the row's size, and drops out.
     """
-    factor = factor.double()
-    level = factor.diagonal().mean().clamp_min(torch.finfo(torch.float64).tiny)
-    root = torch.linalg.cholesky(
-        factor + damping * level * torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    )
-    flat = features.double().reshape(-1, features.shape[-1])
-    squared = torch.linalg.solve_triangular(root, flat.T, upper=False).square().sum(0)
-    return squared.reshape(len(features), -1).mean(1).clamp_min(torch.finfo(torch.float64).tiny).log()
+
+    rows: Float[Tensor, "n inp"]
+    root: Float[Tensor, "n n"]
+    size: Float[Tensor, ""]
+
+    @classmethod
+    def of(cls, known: Float[Tensor, "n d"]) -> RelativeVariance:
+        """Costs O(n² d + n³) once, and O(n d + n²) for each row."""
+        known = known.double()
+        size = known.square().sum(1).mean().clamp_min(1e-30).sqrt()
+        rows = torch.cat((known / size, known.new_full((len(known), 1), CONSTANT)), 1)
+        noise = NOISE * torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
+        return cls(rows, torch.linalg.cholesky(rows @ rows.T + noise), size)
+
+    def __call__(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m"]:
+        found = [self._of(part) for part in rows.split(4096)]
+        return torch.cat(found) if found else rows.new_empty(0).double()
+
+    def _of(self, rows: Tensor) -> Tensor:
+        scaled = torch.cat((rows.double() / self.size, self.rows.new_full((len(rows), 1), CONSTANT)), 1)
+        explained = torch.linalg.solve_triangular(self.root, self.rows @ scaled.T, upper=False).square().sum(0)
+        return 1 - explained / scaled.square().sum(1)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from posterity.brief import brief
+from posterity.curvature import Likelihood
 from posterity.errors import BadData, NoData, SizeMismatch
 from posterity.novelty.left_out import Features, LeftOut, Moments, belongs, joined, thinned
+from posterity.novelty.moments import RelativeVariance, of_outputs
 from posterity.novelty.neighbours import Neighbourhood, names
 from posterity.novelty.ranks import Ranks
 
@@ -22,6 +26,8 @@ FEWEST = 16
 """Known inputs that are kept even where they take more."""
 OWN = 2.0
 """How much the predictor's own scores count beside each distance: study unknown-inputs, left-one-setting-out."""
+VARIANCE = "variance"
+"""The score that the kept features of the last layer give: `RelativeVariance`."""
 TURNS = 10
 """Left-out inputs are ranked among the others in so many parts, where they came in one."""
 
@@ -36,6 +42,8 @@ class Reference:
     `.unknown` is one minus it. Study unknown-inputs chose the rule; no single score is safe.
     """
 
+    __repr__ = brief
+
     rows: Mapping[str, Float[Tensor, "n _"]]
     """Features of known inputs by layer, in half precision, divided by `sizes`; none where they were to be left out."""
     sizes: Mapping[str, float]
@@ -48,6 +56,8 @@ class Reference:
     """Scores that the predictor gives."""
     source: bool = False
     """Whether inputs of the source count as known."""
+    alone: Ranks | None = None
+    """Of the sums of the scores that need no feature, for `without_features`; None where there is none."""
 
     @classmethod
     def of(
@@ -107,7 +117,17 @@ class Reference:
             scored.append(_columns(near, moments, part.features, part.moments))
         called = [name for layer in spaces for name in names(layer)] + list(moments)
         ranks, joint = _ranked(scored, len(called), len(moments))
-        return cls(rows, sizes, spaces, dict(zip(called, ranks, strict=True)), joint, moments, used)
+        free = [called.index(name) for name in moments if name != VARIANCE]
+        alone = _ranked([x[:, free] for x in scored], len(free), len(free))[1] if free else None
+        return cls(rows, sizes, spaces, dict(zip(called, ranks, strict=True)), joint, moments, used, alone)
+
+    def without_features(self) -> Reference | None:
+        """The same without a number of any single input: the scores of the outputs are left. None if there is none."""
+        if self.alone is None:
+            return None
+        free = tuple(name for name in self.moments if name != VARIANCE)
+        ranks = {name: self.ranks[name] for name in free}
+        return Reference({}, {}, {}, ranks, self.alone, free, False, self.alone)
 
     @property
     def count(self) -> int:
@@ -132,6 +152,28 @@ class Reference:
                 f"{self.count} known inputs were left out: false-alarm rates below {1 / (self.count + 1):.0%} are extrapolated."
             )
         return tuple(lacks)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Whose inputs are compared; the last is what the head reads."""
+        return tuple(self.rows)
+
+    @cached_property
+    def _variance(self) -> RelativeVariance:
+        last = self.layers[-1]
+        return RelativeVariance.of(self.rows[last].double() * self.sizes[last])
+
+    def of_outputs(
+        self, features: Features, outputs: Float[Tensor, "m outputs"], likelihood: Likelihood
+    ) -> Float[Tensor, "m"]:
+        """`unknown` from what a network was seen to do: the inputs of its layers, and its outputs.
+
+        One number an input between 0 and 1; 1 where anything is not finite.
+        """
+        moments = of_outputs(outputs.cpu(), likelihood) if set(self.moments) - {VARIANCE} else {}
+        if VARIANCE in self.moments:
+            moments[VARIANCE] = self._variance(features[self.layers[-1]].detach().cpu())
+        return self.unknown(features, moments)
 
     def scores(self, features: Features, moments: Moments) -> dict[str, Tensor]:
         """Every score by name: the larger, the more unusual."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from posterity.errors import DamagedFile
+from posterity.gaussian.known import Known
 from posterity.novelty.neighbours import Neighbourhood, names
 from posterity.novelty.ranks import Ranks
 from posterity.novelty.reference import Reference
@@ -21,10 +22,13 @@ ABSENT = (
 """What to say of a file without a reference."""
 
 
-def to_tensors(reference: Reference) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def to_known(reference: Reference | None) -> Known:
     """Flat tensors, and what JSON can hold of the rest. At most 1 MB of features, 2 kB for each score."""
+    if reference is None:
+        return Known()
     tensors = {f"rows.{i}": rows.contiguous() for i, rows in enumerate(reference.rows.values())}
-    tensors["ranks"] = torch.stack([one.values for one in (*reference.ranks.values(), reference.joint)]).float()
+    alone = () if reference.alone is None else (reference.alone,)
+    tensors["ranks"] = torch.stack([x.values for x in (*reference.ranks.values(), reference.joint, *alone)]).float()
     words = {
         "version": VERSION,
         "layers": list(reference.rows),
@@ -32,22 +36,29 @@ def to_tensors(reference: Reference) -> tuple[dict[str, Tensor], dict[str, Any]]
         "moments": list(reference.moments),
         "count": reference.count,
         "source": reference.source,
+        "alone": reference.alone is not None,
     }
-    return tensors, words
+    return Known(tensors, words)
 
 
-def from_tensors(tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -> Reference:
-    """The reference that `to_tensors` took apart: its p-values are the same to the last bit.
+def from_known(known: Known) -> Reference:
+    """The reference that `to_known` took apart: its p-values are the same to the last bit.
 
     Raises:
         DamagedFile: if the parts do not fit together, or are of a later version.
     """
     try:
-        return _read(tensors, words)
+        return _read(known.tensors, known.words)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise DamagedFile(
             f"the statistics of known inputs cannot be read ({error}): make the prior or the fit again."
         ) from None
+
+
+def features_of(known: Known) -> dict[str, Tensor]:
+    """The features of known inputs that a stored reference holds, by layer."""
+    pairs = enumerate(zip(known.words.get("layers", ()), known.words.get("sizes", ()), strict=True))
+    return {layer: known.tensors[f"rows.{i}"].float() * float(size) for i, (layer, size) in pairs}
 
 
 def _read(tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -> Reference:
@@ -58,12 +69,13 @@ def _read(tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -> Reference:
     moments = tuple(str(name) for name in words["moments"])
     called = [name for layer in rows for name in names(layer)] + list(moments)
     values, count = tensors["ranks"].double(), int(words["count"])
-    if values.ndim != 2 or len(values) != len(called) + 1 or (count == 0) != (values.shape[1] == 0):
+    wanted = len(called) + 1 + bool(words["alone"])
+    if values.ndim != 2 or len(values) != wanted or (count == 0) != (values.shape[1] == 0):
         raise ValueError(f"{len(called)} scores and {count} inputs, but ranks of {tuple(values.shape)}")
     if not all(bool(torch.isfinite(x).all()) for x in (values, *rows.values())) or bool((values.diff(dim=1) < 0).any()):
         raise ValueError("numbers that are not finite, or not in order")
     spaces = {layer: Neighbourhood.of(x.double() * sizes[layer]) for layer, x in rows.items()}
     ranks = [Ranks(one, count) for one in values]
-    return Reference(
-        rows, sizes, spaces, dict(zip(called, ranks, strict=False)), ranks[-1], moments, bool(words["source"])
-    )
+    joint, alone = ranks[len(called)], ranks[-1] if words["alone"] else None
+    own = dict(zip(called, ranks, strict=False))
+    return Reference(rows, sizes, spaces, own, joint, moments, bool(words["source"]), alone)

@@ -61,6 +61,7 @@ def evaluation_page(
     foreign: Tensor | None = None,
     inputs: Tensor | None = None,
     command: str = "",
+    rate: float = 0.05,
 ) -> str:
     """How good predictions are: figures, and the diagrams people expect.
 
@@ -73,6 +74,7 @@ def evaluation_page(
         foreign: scores of foreign inputs, to set beside those of the labelled ones.
         inputs: the labelled inputs; where they are images, the strangest are shown.
         command: that made the page.
+        rate: of false alarms, where inputs are called unknown.
     Returns:
         The page's text.
     """
@@ -84,7 +86,7 @@ def evaluation_page(
         drawn["confusion matrix"] = plot.confusion(probs, targets, classes=classes)
     else:
         drawn["predictions"] = plot.regression(prediction.mean, prediction.variance, targets)
-    drawn |= _scores(prediction, foreign, inputs, classes)
+    drawn |= _scores(prediction, foreign, inputs, classes, rate)
     return _page(title, f"On {len(targets):,} examples.", [_figures(scores)], drawn, command)
 
 
@@ -208,6 +210,8 @@ NAMES = {
     "calibration_auroc": "how well its doubt finds its own errors (AUROC)",
     "error_at_most_95": "error on new inputs like these, at most (holds with 95 %)",
     "unknown_auroc": "how well its score finds foreign inputs (AUROC)",
+    "false_alarms": "of these inputs are called unknown",
+    "unknown_found": "of the foreign inputs are called unknown",
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
     "inside_95": "of the numbers inside the 95 % intervals",
@@ -215,11 +219,11 @@ NAMES = {
 
 
 def _scores(
-    prediction: Prediction, foreign: Tensor | None, inputs: Tensor | None, classes: Sequence[str]
+    prediction: Prediction, foreign: Tensor | None, inputs: Tensor | None, classes: Sequence[str], rate: float = 0.05
 ) -> dict[str, Axes]:
     if prediction.unknown is None:
         return {}
-    drawn = {"scores for unknown inputs": plot.unknown(prediction.unknown, foreign)}
+    drawn = {"scores for unknown inputs": plot.unknown(prediction.unknown, foreign, rate=rate)}
     if inputs is not None and _are_images(inputs):
         labels = [classes[int(i)] for i in prediction.labels] if classes else None
         drawn["the strangest inputs"] = plot.gallery(inputs, prediction.unknown, labels=labels)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def unknown(familiar: Tensor, foreign: Tensor | None = None, ax: Axes | None = None, *, bins: int = 30) -> Axes:
+def unknown(
+    familiar: Tensor, foreign: Tensor | None = None, ax: Axes | None = None, *, bins: int = 30, rate: float = 0.05
+) -> Axes:
     """Scores for unknown inputs as histograms, familiar inputs beside foreign ones.
 
     Args:
@@ -24,6 +26,7 @@ def unknown(familiar: Tensor, foreign: Tensor | None = None, ax: Axes | None = N
         foreign: scores of others, if there are any.
         ax: axes to draw on; new ones by default.
         bins: of the scores.
+        rate: of false alarms; a line stands where inputs are called unknown at that rate.
     Returns:
         The axes; the title has the AUROC where there are both.
 
@@ -39,11 +42,12 @@ def unknown(familiar: Tensor, foreign: Tensor | None = None, ax: Axes | None = N
     for (name, values), colour in zip(both.items(), COLOURS.values(), strict=False):
         weights = [1 / len(values)] * len(values)
         ax.hist(values.tolist(), bins=edges.tolist(), weights=weights, color=colour, alpha=0.55, label=name)
+    ax.axvline(1 - rate, color=INK, lw=1, ls="--")
     title = "scores for unknown inputs"
     if foreign is not None:
         title += f" (AUROC {ood_auroc(both['familiar'], both['foreign']):.3f})"
         legend(ax)
-    return titled(ax, title, "score: the larger, the stranger", "share of inputs")
+    return titled(ax, title, f"score; the line: {rate:.0%} false alarms", "share of inputs")
 
 
 def gallery(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posterity.blocks import Block, Replica
 from posterity.brief import brief
-from posterity.curvature import GaussianNoise, Likelihood
+from posterity.curvature import Likelihood
 from posterity.data import Batch
 from posterity.kernel import BlockFrame, Calibration, Choice, FunctionPosterior, Jacobian, Link, jacobian, outputs_at
 from posterity.kernel.directions import holds_examples, without_examples
@@ -55,7 +55,7 @@ class ExactLinear(Predictor):
         return self.choice
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
-        """Each member's normal outputs, and those of the loose posterior that scores unknown inputs."""
+        """Each member's normal outputs."""
         new = self.jacobian(network, [batch])
         kept: Kept = {}
         found = []
@@ -66,14 +66,7 @@ class ExactLinear(Predictor):
 
     def parts(self) -> list[tuple[FunctionPosterior, dict[str, Any]]]:
         """Every posterior, with the fields of its `Moments` that hold at all inputs."""
-        loose, found = self.choice.loose, []
-        for m in self.choice.members:
-            own = {"weight": m.weight, "calibration": m.calibration, "usual": self._usual(m.posterior, loose is None)}
-            found.append((m.posterior, own | {"in_unknown": None if loose is None else 0.0}))
-        if loose is not None:
-            own = {"weight": 0.0, "calibration": Calibration(), "usual": self._usual(loose, True)}
-            found.append((loose, own | {"in_unknown": 1.0}))
-        return found
+        return [(m.posterior, {"weight": m.weight, "calibration": m.calibration}) for m in self.choice.members]
 
     def without_examples(self) -> tuple[ExactLinear, float]:
         """The same without anything of single training examples, and the largest relative change of a variance at some of them.
@@ -91,15 +84,8 @@ class ExactLinear(Predictor):
         for old, new in zip(before, after, strict=True):
             one, other = (p.moments(some)[1].diagonal(dim1=-2, dim2=-1) for p in (old, new))
             changes.append(float((other - one).abs().div(one.abs().clamp_min(1e-12)).max()))
-            if not isinstance(self.likelihood, GaussianNoise):
-                new.__dict__["usual"] = old.usual
-        members = tuple(replace(m, posterior=p, log_probs=None) for m, p in zip(choice.members, after, strict=False))
-        loose = None if choice.loose is None else after[-1]
-        return replace(self, choice=replace(choice, members=members, loose=loose), rows=None), max(changes)
-
-    def _usual(self, posterior: FunctionPosterior, asked: bool) -> float | None:
-        """A regression needs none: its score is the variance itself."""
-        return posterior.usual if asked and not isinstance(self.likelihood, GaussianNoise) else None
+        members = tuple(replace(m, posterior=p, log_probs=None) for m, p in zip(choice.members, after, strict=True))
+        return replace(self, choice=replace(choice, members=members), rows=None), max(changes)
 
     def jacobian(self, network: Replica, inputs: Sequence[Batch]) -> Jacobian:
         """Outputs at the point of linearisation, and how they depend on the weights."""
@@ -157,12 +143,12 @@ class AveragedNetworks(Predictor):
     link: Link = "probit"
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
-        """Outputs without any variance. They say nothing of unknown inputs: that is left to posteriors beside them."""
+        """Outputs without any variance."""
         found = []
         for share, weights in self.networks:
             mean = outputs_at(network.module, network.blocks(weights), weights, batch).double()
             certain = mean.new_zeros(*mean.shape, mean.shape[1])
-            found.append(Moments(share, mean, certain, self.calibration, in_unknown=0.0))
+            found.append(Moments(share, mean, certain, self.calibration))
         return found
 
 

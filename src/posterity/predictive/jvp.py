@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named, write_blocks
-from posterity.curvature import Bernoulli, GaussianNoise, Likelihood
+from posterity.curvature import GaussianNoise, Likelihood
 from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration
-from posterity.predictive.prediction import Prediction, binary_entropy, categorical_entropy, from_outputs
+from posterity.predictive.prediction import Prediction, from_outputs
 
 
 def by_derivatives(
@@ -34,14 +33,12 @@ def by_derivatives(
     """
     mean, shifts = linear_draws(model, gaussian, inputs, (samples + 1) // 2, generator)
     both = torch.stack((shifts, -shifts), 1).flatten(0, 1)[:samples]
-    raw = mean + both
     tau, soft = calibration.tau, calibration.temperature
     # The temperature divides logits; a regression has none.
     scaled = (
         mean + math.sqrt(tau) * both if isinstance(likelihood, GaussianNoise) else (mean + math.sqrt(tau) * both) / soft
     )
-    found = from_outputs(scaled, likelihood, mean, keep)
-    return replace(found, unknown=_unknown(raw, likelihood))
+    return from_outputs(scaled, likelihood, mean, keep)
 
 
 def linear_draws(
@@ -75,12 +72,3 @@ def _derivative(
 
     found = torch.func.jvp(outputs, (weights,), (tangents,))
     return found[0].detach(), found[1].detach()
-
-
-def _unknown(draws: Tensor, likelihood: Likelihood) -> Tensor:
-    """A score for unknown inputs, from the covariance as it is, without any temperature."""
-    if isinstance(likelihood, GaussianNoise):
-        return draws.var(0, correction=0).flatten(1).sum(1)
-    if isinstance(likelihood, Bernoulli):
-        return binary_entropy(draws.sigmoid().mean(0))
-    return categorical_entropy(draws.softmax(-1).mean(0))

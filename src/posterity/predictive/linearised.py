@@ -44,8 +44,6 @@ class StructuredGaussian(Predictor):
     calibration: Calibration
     likelihood: Likelihood
     link: Link = "probit"
-    in_unknown: float | None = None
-    """Its weight in scores for unknown inputs, where that is another than in predictions."""
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
         outputs, covariance = output_moments(network, self.gaussian, batch)
@@ -54,8 +52,7 @@ class StructuredGaussian(Predictor):
             shape = tuple(outputs.shape[1:])
             if isinstance(self.likelihood, Categorical):
                 mean, covariance = _by_position(mean, covariance, outputs.shape[-1])
-        usual = self.calibration.usual
-        return [Moments(1.0, mean, covariance, self.calibration, self.in_unknown, usual, shape)]
+        return [Moments(1.0, mean, covariance, self.calibration, shape)]
 
 
 def _by_position(

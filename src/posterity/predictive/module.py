@@ -1,4 +1,4 @@
-"""A fit as one plain network: inputs in, calibrated probabilities and the score for unknown inputs out.
+"""A fit as one plain network: inputs in, calibrated probabilities and a score for unknown inputs out.
 
 What a service runs need not know of posteriors: the module has weights and matrices as buffers, and only operations that
 `torch.export` and ONNX have. It says what `Fit.predict` says, up to the rounding of its precision.
@@ -17,37 +17,43 @@ from posterity.blocks.replicas import copied
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import NotExportable
 from posterity.kernel import Link
+from posterity.novelty import Reference, watching
 from posterity.predictive.exact import AveragedNetworks, LastLayer
 from posterity.predictive.in_features import InFeatures
 from posterity.predictive.linearised import StructuredGaussian
-from posterity.predictive.prediction import Moments, regression, scores
+from posterity.predictive.prediction import Moments, probabilities, regression
 from posterity.predictive.predictor import Predictor, Stack
 
 
 class Predicting(nn.Module):
-    """Inputs → (probabilities, unknown score), or of a regression (mean, variance, unknown score)."""
+    """Inputs → (probabilities, unknown), or of a regression (mean, variance, unknown); without a reference no unknown."""
 
-    def __init__(self, parts: Sequence[_Part], likelihood: Likelihood, link: Link, unknown: bool) -> None:
+    def __init__(self, parts: Sequence[_Part], likelihood: Likelihood, link: Link, reference: Reference | None) -> None:
         super().__init__()
         self.parts = nn.ModuleList(parts)
-        self.likelihood, self.link, self.unknown = likelihood, link, unknown
+        self.likelihood, self.link, self.reference = likelihood, link, reference
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """As `Fit.predict`, in the precision of the network, float32 at least."""
-        moments: list[Moments] = []
-        for part in self.parts:
+        reference, (first, *others) = self.reference, list(self.parts)
+        with watching(first.watched, () if reference is None else reference.layers) as watch:
+            watch.expect(1)
+            moments: list[Moments] = first(*args, **kwargs)
+        for part in others:
             moments += part(*args, **kwargs)
-        found: tuple[Tensor | None, ...]
+        found: tuple[Tensor, ...]
         if isinstance(self.likelihood, GaussianNoise):
             numbers = regression(moments, self.likelihood)
-            found = numbers.mean, numbers.variance, numbers.unknown
+            found = numbers.mean, numbers.variance
         else:
-            found = scores(moments, self.likelihood, self.link)
-        return tuple(x.float() for x in found[: None if self.unknown else -1] if x is not None)
+            found = (probabilities(moments, self.likelihood, self.link),)
+        if reference is not None:
+            found = *found, reference.of_outputs(watch.recorded, moments[0].mean, self.likelihood)
+        return tuple(x.float() for x in found)
 
 
-def as_module(network: nn.Module, predictor: Predictor, unknown: bool = True) -> Predicting:
-    """A predictor and the network that it is for as one module; without the score for unknown inputs, if that is not wanted.
+def as_module(network: nn.Module, predictor: Predictor, reference: Reference | None = None) -> Predicting:
+    """A predictor and the network that it is for as one module, and what unknown inputs are found by.
 
     Raises:
         NotExportable: if predictions take gradients of the network, or draws.
@@ -56,33 +62,31 @@ def as_module(network: nn.Module, predictor: Predictor, unknown: bool = True) ->
         raise NotExportable(
             'link="sampled" draws outputs, and an exported network has no draws. Learn with link="probit".'
         )
-    parts = _parts(network, predictor, 1.0, unknown)
-    return Predicting(parts, predictor.likelihood, predictor.link, unknown).eval()
+    parts = _parts(network, predictor, 1.0)
+    return Predicting(parts, predictor.likelihood, predictor.link, reference).eval()
 
 
-def _parts(network: nn.Module, predictor: Predictor, weight: float, unknown: bool) -> list[_Part]:
-    if not weight and not unknown:
+def _parts(network: nn.Module, predictor: Predictor, weight: float) -> list[_Part]:
+    if not weight:
         return []
     match predictor:
         case Stack():
-            return [x for share, one in predictor.parts for x in _parts(network, one, weight * share, unknown)]
+            return [x for share, one in predictor.parts for x in _parts(network, one, weight * share)]
         case AveragedNetworks():
             own = {"calibration": predictor.calibration}
             return [_Network(network, w, {"weight": weight * share, **own}) for share, w in predictor.networks]
         case LastLayer():
             return [_LastLayer(network, predictor, weight)]
-    raise NotExportable(_remedy(predictor, weight))
+    raise NotExportable(_remedy(predictor))
 
 
-def _remedy(predictor: Predictor, weight: float) -> str:
+def _remedy(predictor: Predictor) -> str:
     what = (
         "a Gaussian over all layers"
         if isinstance(predictor, StructuredGaussian)
         else "an exact posterior over all layers"
     )
     problem = f"predictions of {what} take gradients of the network, which an exported network does not have."
-    if not weight:
-        return f"{problem} Here it only scores unknown inputs: fit.module(unknown=False) leaves the score out."
     return (
         f'{problem} Learn a last layer, pt.posterior(model, data, blocks=["its name"]), which takes one forward pass, or serve '
         "the fit itself: fit.save(path) and pt.load(path, model)."
@@ -92,13 +96,16 @@ def _remedy(predictor: Predictor, weight: float) -> str:
 class _Part(nn.Module):
     """One part of the average, or several that share a forward pass."""
 
+    watched: nn.Module
+    """Whose layers show unknown inputs."""
+
 
 class _Network(_Part):
     """A trained network as it is."""
 
     def __init__(self, network: nn.Module, weights: Mapping[str, Tensor], own: dict[str, Any]) -> None:
         super().__init__()
-        self.network = copied(network).eval()
+        self.network = self.watched = copied(network).eval()
         blocks = write_blocks(find_blocks(self.network, named(weights)), weights)
         with torch.no_grad():
             for name, value in blocks.items():
@@ -109,7 +116,7 @@ class _Network(_Part):
     def forward(self, *args: Any, **kwargs: Any) -> list[Moments]:
         mean = _logits(self.network(*args, **kwargs)).double()
         certain = torch.zeros_like(mean)[..., None] * torch.zeros_like(mean)[..., None, :]
-        return [Moments(mean=mean, covariance=certain, in_unknown=0.0, **self.own)]
+        return [Moments(mean=mean, covariance=certain, **self.own)]
 
 
 class _LastLayer(_Part):
@@ -117,7 +124,7 @@ class _LastLayer(_Part):
 
     def __init__(self, network: nn.Module, predictor: LastLayer, weight: float) -> None:
         super().__init__()
-        self.body = copied(network).eval().requires_grad_(False)
+        self.body = self.watched = copied(network).eval().requires_grad_(False)
         head = self.body.get_submodule(predictor.head)
         self.head = head
         # The network's outputs are this layer's: with the identity in its place they are its features.

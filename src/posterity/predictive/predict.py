@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from posterity.blocks import Replica, evaluating
+from posterity.blocks import Replica, evaluating, find_blocks, named
 from posterity.checks import check_likelihood, check_network
 from posterity.curvature import Categorical, Likelihood
-from posterity.data.batches import Inputs, input_batches
+from posterity.data.batches import Batch, Inputs, input_batches
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
-from posterity.kernel import Calibration, Link
+from posterity.kernel import Calibration, Link, outputs_at
 from posterity.kernel.latent import LINKS
+from posterity.novelty import Reference, from_known, watching
 from posterity.predictive.jvp import by_derivatives
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.prediction import Prediction
@@ -59,7 +62,8 @@ def predict(
         keep_draws: whether to keep outputs per draw.
 
     Returns:
-        A `Prediction`: probabilities (or mean and variance), uncertainty taken apart, and a score for unknown inputs.
+        A `Prediction`: probabilities (or mean and variance), uncertainty taken apart, and `.unknown`, if the Gaussian carries
+        features of known inputs: those of fits and their files do.
 
     Raises:
         BadData: if there is nothing to predict for, or inputs do not pair up.
@@ -78,13 +82,42 @@ def predict(
     like = next(model.parameters())
     inputs = input_batches(x, batch_size, like.device, like.dtype)
     likelihood = likelihood or Categorical()
+    reference = _reference(gaussian)
+    width = calibration or Calibration()
     with evaluating(model):
-        if method == "sampled":
-            return sampled(model, gaussian, inputs, likelihood, samples, generator, keep_draws)
-        width = calibration or Calibration()
-        if method == "jvp":
-            return by_derivatives(model, gaussian, inputs, likelihood, width, samples, generator, keep_draws)
         if method == "linearised":
-            speaks = StructuredGaussian(gaussian, width, likelihood, link)
-            return speaks.predict(Replica(model), inputs, samples=samples, generator=generator, keep_draws=keep_draws)
-        raise ValueError(f'method is "linearised", "jvp" or "sampled", not "{method}"')
+            speaks, drawn = StructuredGaussian(gaussian, width, likelihood, link), {"generator": generator}
+            return speaks.predict(
+                Replica(model), inputs, reference=reference, samples=samples, keep_draws=keep_draws, **drawn
+            )
+        if method == "sampled":
+            found = sampled(model, gaussian, inputs, likelihood, samples, generator, keep_draws)
+        elif method == "jvp":
+            found = by_derivatives(model, gaussian, inputs, likelihood, width, samples, generator, keep_draws)
+        else:
+            raise ValueError(f'method is "linearised", "jvp" or "sampled", not "{method}"')
+        return (
+            found
+            if reference is None
+            else replace(found, unknown=_at_mean(model, gaussian, inputs, reference, likelihood))
+        )
+
+
+def _reference(gaussian: Gaussian) -> Reference | None:
+    """What a Gaussian carries of known inputs, made ready once."""
+    known = gaussian.known
+    if known and "_ready" not in vars(known):
+        vars(known)["_ready"] = from_known(known)
+    return vars(known).get("_ready")
+
+
+def _at_mean(
+    model: nn.Module, gaussian: Gaussian, inputs: Sequence[Batch], reference: Reference, likelihood: Likelihood
+) -> Tensor:
+    """Unknown inputs are found at the mean of the weights, whatever is drawn: one forward pass."""
+    blocks, outputs = find_blocks(model, named(gaussian.mean)), []
+    with watching(model, reference.layers) as watch:
+        for batch in inputs:
+            watch.expect(batch.count)
+            outputs.append(outputs_at(model, blocks, gaussian.mean, batch))
+    return reference.of_outputs(watch.features, torch.cat(outputs), likelihood)

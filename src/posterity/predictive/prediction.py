@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.errors import BadData
-from posterity.kernel import Calibration, Link, link, normal_draws, spread
-
-FAR = 100.0
-"""How many times the largest variance at known inputs is beyond all that is known."""
+from posterity.errors import BadData, NoData
+from posterity.kernel import Calibration, Link, link, normal_draws
+from posterity.novelty import ABSENT, alarm
+from posterity.predictive.sets import LeftOutScores, class_sets, split_intervals
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +24,6 @@ class Moments:
     mean: Float[Tensor, "m outputs"]
     covariance: Float[Tensor, "m outputs outputs"]
     calibration: Calibration
-    in_unknown: float | None = None
-    """Its weight in scores for unknown inputs, where that is another."""
-    usual: float | None = None
-    """The largest variance of outputs at known inputs, where it has been looked at."""
     shape: tuple[int, ...] | None = None
     """Of one example's outputs, where each has several rows of them (a row for every token, say)."""
 
@@ -57,9 +52,10 @@ class Prediction:
     draws: Tensor | None = None
     """[draws, examples, ...]: outputs per draw, if asked for."""
     unknown: Tensor | None = None
-    """A score for inputs unlike the training data, from the covariance as it is, without any temperature: the entropy of classes,
-    or the variance of a regression's outputs. The larger, the stranger. Entropy ends at log C; where a fit knows the variances
-    of its outputs at known inputs, the log of how far this one's is beyond a hundred times the largest of them is added."""
+    """How unlike the known inputs each input is, from 0 to 1: one minus its p-value among known inputs that were left out
+    (`posterity.novelty`). None where nothing is known of known inputs."""
+    left_out: LeftOutScores | None = field(default=None, repr=False)
+    """How little left-out examples conformed, for sets and intervals."""
     names: tuple[str, ...] = ()
     """Of the classes, in the order of `probs`, where they are known."""
 
@@ -87,6 +83,51 @@ class Prediction:
         if not self.names or not isinstance(self.likelihood, Categorical):
             raise BadData("the classes have no names here: `.labels` has their numbers; pt.learn(..., classes=names).")
         return [self.names[label] for label in self.labels.flatten().tolist()]
+
+    def alarm(self, rate: float = 0.05) -> Tensor:
+        """Which inputs to call unknown, if a share of `rate` of the known ones may be called so.
+
+        Raises:
+            NoData: if nothing is known of known inputs.
+        """
+        if self.unknown is None:
+            raise NoData(ABSENT)
+        return alarm(self.unknown, rate)
+
+    def sets(self, coverage: float = 0.9) -> Tensor:
+        """Which classes are in the set of each input, [inputs, classes]: the truth is among them with about this probability.
+
+        The threshold is that of left-out examples (whole groups, where there are groups), so no calibration data is needed. No
+        theorem holds without further assumptions; study sets has the coverage that was reached. All classes are in the set where
+        there are too few examples for the coverage.
+
+        Raises:
+            NoData: if the fit has no left-out examples.
+        """
+        if not isinstance(self.likelihood, Categorical):
+            raise BadData("sets are of classes that exclude each other: use .interval for numbers.")
+        return class_sets(self.probs, self._threshold(coverage))
+
+    def interval(self, coverage: float = 0.9) -> Tensor:
+        """Lower and upper end for each input, [inputs, 2]: the target lies between them with about this probability.
+
+        As `sets`, with deviations of the prediction: intervals are wider where it is less sure.
+
+        Raises:
+            NoData: if the fit has no left-out examples.
+        """
+        if not isinstance(self.likelihood, GaussianNoise) or self.mean[0].numel() != 1:
+            raise BadData("an interval is of one number for each input: use .sets for classes.")
+        mean, deviation = self.mean.flatten(), self.variance.flatten().sqrt()
+        return split_intervals(mean, deviation, self._threshold(coverage))
+
+    def _threshold(self, coverage: float) -> float:
+        if self.left_out is None:
+            raise NoData(
+                "no examples were left out when this was learned: give calibration data to "
+                "posterity.predictive.sets.split_threshold."
+            )
+        return self.left_out.threshold(coverage)
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.mean.shape))
@@ -153,7 +194,7 @@ def from_moments(
     if isinstance(likelihood, GaussianNoise):
         return regression(moments, likelihood)
     entropy = _entropy(likelihood)
-    probs, unknown = scores(moments, likelihood, kind, samples, generator)
+    probs = probabilities(moments, likelihood, kind, samples, generator)
     within, logits = torch.zeros_like(entropy(probs)), torch.zeros_like(probs)
     for m in moments:
         if m.weight:
@@ -164,41 +205,23 @@ def from_moments(
     total = entropy(probs)
     # A closed form beside sampled draws can leave a hair below zero.
     epistemic, aleatoric = (total - within).clamp_min(0), torch.minimum(within, total)
-    return Prediction(probs, epistemic, aleatoric, likelihood, logits, unknown=unknown)
+    return Prediction(probs, epistemic, aleatoric, likelihood, logits)
 
 
-def scores(
+def probabilities(
     moments: Sequence[Moments],
     likelihood: Likelihood,
     kind: Link,
     samples: int = 100,
     generator: torch.Generator | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Probabilities, and the score for unknown inputs: without draws but for link="sampled"."""
-    probs, unknown = (torch.zeros_like(moments[0].mean) for _ in range(2))
-    beyond = torch.zeros_like(_entropy(likelihood)(probs))
-    shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
-    for m, strange in zip(moments, shares, strict=True):
-        if strange > 0:
-            # Scores for unknown inputs want the covariance as it is: the temperature is for probabilities.
-            closed = "probit" if kind == "sampled" else kind
-            unknown = unknown + strange / sum(shares) * link(m.mean, m.covariance, likelihood, closed)
-            beyond = beyond + strange / sum(shares) * _beyond(m, likelihood)
+) -> Tensor:
+    """Of classes, over all parts of the average: without draws but for link="sampled"."""
+    probs = torch.zeros_like(moments[0].mean)
+    for m in moments:
         if m.weight:
             spoken = link(*m.softened, likelihood, kind, samples=samples, generator=generator)
             probs = probs + m.weight * spoken
-    return probs, _entropy(likelihood)(unknown) + beyond
-
-
-def _beyond(m: Moments, likelihood: Likelihood) -> Tensor:
-    """ln of how many times wider outputs are than any that are known; zero for all but inputs very far away.
-
-    Far along a ray the mean and the deviation of a ReLU network's logits grow alike. Their ratio, and with it the entropy, comes
-    to rest anywhere between 0 and log C, while the variance grows on. Nearer by, the variance says little: large signals have
-    large variances, known or not.
-    """
-    wide = spread(m.covariance, likelihood)
-    return torch.zeros_like(wide) if not m.usual else (wide / (FAR * m.usual)).clamp_min(1).log()
+    return probs
 
 
 def regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Prediction:
@@ -211,11 +234,7 @@ def regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Predict
         [w * (own + (centre - mean).square()) for w, (centre, own, _) in zip(weights, parts, strict=True)]
     ).sum(0)
     noise = torch.stack([w * part[2] for w, part in zip(weights, parts, strict=True)]).sum(0) / sum(weights)
-    shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
-    plain = [likelihood.predicted(m.mean, v)[1] for m, v in zip(moments, variances, strict=True)]
-    untempered = torch.stack([share * v for share, v in zip(shares, plain, strict=True)]).sum(0)
-    score = untempered.clamp_min(0).sum(-1)
-    return Prediction(mean, spread.clamp_min(0), noise, likelihood, mean, unknown=score)
+    return Prediction(mean, spread.clamp_min(0), noise, likelihood, mean)
 
 
 def _entropy(likelihood: Likelihood) -> Callable[[Tensor], Tensor]:

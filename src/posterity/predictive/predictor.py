@@ -20,6 +20,7 @@ from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
 from posterity.kernel import Choice, Link, normal_draws
+from posterity.novelty import Reference, watching
 from posterity.predictive.prediction import Moments, Prediction, from_moments
 
 Plain = dict[str, Any]
@@ -50,21 +51,34 @@ class Predictor(ABC):
         network: Replica,
         inputs: Sequence[Batch],
         *,
+        reference: Reference | None = None,
         link: Link | None = None,
         samples: int = 100,
         generator: torch.Generator | None = None,
         keep_draws: bool = False,
     ) -> Prediction:
-        """Probabilities, or numbers with their variance. No option changes which predictor speaks."""
+        """Probabilities, or numbers with their variance. No option changes which predictor speaks.
+
+        Unknown inputs are found by what the first part of the predictor says, and its network's layers are given on the way.
+        """
         if samples < 1:
             raise ValueError(f"samples is at least 1, not {samples}")
         # The same for the same inputs: who wants other draws of the outputs gives a generator.
         generator = generator or torch.Generator(next(network.module.parameters()).device).manual_seed(0)
         with torch.inference_mode(False), torch.no_grad():
-            moments = joined([self.moments(network, batch) for batch in inputs])
+            parts = []
+            with watching(network.module, () if reference is None else reference.layers) as watch:
+                for batch in inputs:
+                    watch.expect(batch.count)
+                    parts.append(self.moments(network, batch))
+            moments = joined(parts)
             found = from_moments(moments, self.likelihood, link or self.link, samples, generator)
             draws = _draws(moments, samples, generator) if keep_draws else None
-            return _shaped(found, moments[0], draws).to(next(network.module.parameters()).dtype)
+            found = _shaped(found, moments[0], draws)
+            if reference is not None:
+                said = reference.of_outputs(watch.features, moments[0].mean, self.likelihood)
+                found = replace(found, unknown=said.to(found.mean.device))
+            return found.to(next(network.module.parameters()).dtype)
 
 
 def joined(batches: Sequence[Sequence[Moments]]) -> list[Moments]:
@@ -125,7 +139,5 @@ def _shaped(prediction: Prediction, like: Moments, draws: Tensor | None) -> Pred
     def shaped(x: Tensor) -> Tensor:
         return x.reshape(whole if x.numel() == torch.Size(whole).numel() else rows)
 
-    fields = {
-        name: shaped(getattr(prediction, name)) for name in ("mean", "epistemic", "aleatoric", "logits", "unknown")
-    }
+    fields = {name: shaped(getattr(prediction, name)) for name in ("mean", "epistemic", "aleatoric", "logits")}
     return replace(prediction, **fields, draws=None if draws is None else draws.reshape(len(draws), *whole))  # type: ignore[arg-type]

@@ -1,5 +1,9 @@
 """Prediction sets and intervals: from left-out predictions without a calibration split, or from calibration data.
 
+`LeftOutScores` are what `prediction.sets` and `.interval` use: the scores of left-out examples, and the one predictor that has
+seen all. About 1 − α in practice (study sets), guaranteed only where predictions hardly depend on any one fold (Bousquet and
+Elisseeff, 2002). Who has the predictors of the folds can have a theorem:
+
 Left-out predictions give jackknife+ (one fold an example) and CV+ (several examples a fold): Barber, Candès, Ramdas and
 Tibshirani, "Predictive inference with the jackknife+" (2021); for classes Romano, Sesia and Candès (2020). For exchangeable
 examples both contain the truth with probability at least 1 − 2α (CV+ less a term of at most √(2/n)) and in practice about
@@ -12,12 +16,14 @@ With groups, whole groups are exchangeable and each counts as one, however many 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from posterity.brief import brief
 from posterity.errors import BadData, SizeMismatch
 
 Kind = Literal["plus", "minmax"]
@@ -51,11 +57,30 @@ def weights_of(count: int, groups: Int[Tensor, "n"] | None = None) -> Float[Tens
     return 1 / sizes.double()[index]
 
 
+@dataclass(frozen=True, eq=False)
+class LeftOutScores:
+    """How little left-out examples conform: one minus the probability of the truth, or deviations between it and the mean."""
+
+    __repr__ = brief
+
+    values: Float[Tensor, "n"]
+    weights: Float[Tensor, "n"]
+
+    @classmethod
+    def of(cls, values: Float[Tensor, "n"], groups: Int[Tensor, "n"] | None = None) -> LeftOutScores:
+        """Of examples, or of groups of them."""
+        values, order = values.detach().cpu().double().sort()
+        return cls(values, weights_of(len(values), None if groups is None else groups.cpu())[order])
+
+    def threshold(self, coverage: float) -> float:
+        """The score that a new example stays below with about this probability; infinite where there are too few."""
+        _check(coverage, self.values)
+        return float(_upper(self.values[None], self.weights, coverage)[0])
+
+
 def split_threshold(scores: Float[Tensor, "n"], coverage: float, groups: Int[Tensor, "n"] | None = None) -> float:
     """The score that a new example stays below with probability `coverage`; infinite where n is too small to say."""
-    _check(coverage, scores)
-    weights = weights_of(len(scores), groups).to(scores.device)
-    return float(_upper(scores[None].double(), weights, coverage)[0])
+    return LeftOutScores.of(scores, groups).threshold(coverage)
 
 
 def class_sets(

@@ -98,7 +98,7 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
         case Stack():
             return _pack_stack(predictor)
         case StructuredGaussian():
-            own = {"calibration": _numbers(predictor.calibration), "in_unknown": predictor.in_unknown}
+            own = {"calibration": _numbers(predictor.calibration)}
             return {"kind": "structured", **_meaning(predictor), **own}, {}
         case AveragedNetworks():
             tensors = {
@@ -121,14 +121,8 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
                 raise DamagedFile("an average has no parts.")
             return Stack(tuple(zip(map(float, plain["weights"]), parts, strict=True)))
         case "structured":
-            in_unknown = plain["in_unknown"]
-            return StructuredGaussian(
-                context.posterior,
-                _calibration(plain["calibration"]),
-                _likelihood(plain["likelihood"]),
-                _link(plain),
-                None if in_unknown is None else float(in_unknown),
-            )
+            own = _calibration(plain["calibration"]), _likelihood(plain["likelihood"]), _link(plain)
+            return StructuredGaussian(context.posterior, *own)
         case "networks":
             networks = tuple((float(share), _below(tensors, str(i))) for i, share in enumerate(plain["shares"]))
             if not all(weights for _, weights in networks):
@@ -175,15 +169,12 @@ def _pack_exact(exact: ExactLinear) -> tuple[Plain, dict[str, Tensor]]:
     plain |= {"classes": of.classes, "has_shift": of.shift is not None}
     members = []
     for k, m in enumerate(choice.members):
-        packed_one, own = _pack_posterior(m.posterior, exact.likelihood)
+        packed_one, own = _pack_posterior(m.posterior)
         members.append({"weight": m.weight, "calibration": _numbers(m.calibration), "nll": _safe(m.nll), **packed_one})
         tensors |= {f"{k}/{name}": x for name, x in own.items()}
         if m.log_probs is not None:
             tensors[f"{k}/log_probs"] = m.log_probs
     plain["members"] = members
-    if choice.loose is not None:
-        plain["loose"], own = _pack_posterior(choice.loose, exact.likelihood)
-        tensors |= {f"loose/{name}": x for name, x in own.items()}
     plain["choice"] = [choice.options, choice.criterion, choice.strengths]
     plain["for_mode"] = _strength_numbers(choice.for_mode)
     return plain, tensors
@@ -212,12 +203,9 @@ def _unpack_exact(plain: Plain, tensors: Mapping[str, Tensor], context: Context)
         members.append(found)
     if not members:
         raise DamagedFile("a posterior has no members.")
-    loose = None
-    if "loose" in plain:
-        loose = _unpack_posterior(plain["loose"], _below(tensors, "loose"), ofs[which[-1] if which else 0])
     options, criterion, strengths = plain["choice"]
     for_mode = _strength(plain["for_mode"])
-    choice = Choice(tuple(members), int(options), str(criterion), int(strengths), for_mode, loose)
+    choice = Choice(tuple(members), int(options), str(criterion), int(strengths), for_mode)
     values = {f.name: getattr(empty, f.name) for f in fields(empty)} | {"choice": choice}
     return type(empty)(**values)
 
@@ -247,7 +235,7 @@ def _trains(plain: Plain, tensors: Mapping[str, Tensor], empty: ExactLinear, con
         return [empty.jacobian(context.network, examples.inputs)]
 
 
-def _pack_posterior(posterior: FunctionPosterior, likelihood: Likelihood) -> tuple[Plain, dict[str, Tensor]]:
+def _pack_posterior(posterior: FunctionPosterior) -> tuple[Plain, dict[str, Tensor]]:
     latent, tensors, numbers = posterior.latent, {}, {}
     for f in fields(latent):
         value = getattr(latent, f.name)
@@ -262,8 +250,6 @@ def _pack_posterior(posterior: FunctionPosterior, likelihood: Likelihood) -> tup
         "latent": _name(LATENTS, latent),
         "strength": _strength_numbers(posterior.strength),
         "numbers": numbers,
-        # From the kernel matrix, which is not stored.
-        "usual": None if isinstance(likelihood, GaussianNoise) else _safe(posterior.usual),
     }
     return plain, tensors
 
@@ -282,10 +268,7 @@ def _unpack_posterior(plain: Plain, tensors: Mapping[str, Tensor], of: Linearise
             values[f.name] = None  # outputs that the likelihood does not couple
         elif f.name != "gram":
             raise DamagedFile(f'"{f.name}" of a posterior is missing.')
-    posterior = POSTERIORS[plain["posterior"]](of, _strength(plain["strength"]), kind(**values))
-    if plain["usual"] is not None:
-        posterior.__dict__["usual"] = float(plain["usual"])
-    return posterior
+    return POSTERIORS[plain["posterior"]](of, _strength(plain["strength"]), kind(**values))
 
 
 def _narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -324,11 +307,11 @@ def _name(kinds: Mapping[str, type], value: object) -> str:
 
 
 def _numbers(calibration: Calibration) -> list[Any]:
-    return [_safe(number) for number in calibration.numbers]
+    return [_safe(calibration.tau), _safe(calibration.temperature)]
 
 
 def _calibration(numbers: Sequence[Any]) -> Calibration:
-    found = Calibration(*map(float, numbers))
+    found = Calibration(*map(float, numbers[:2]))  # older files have a third, which scored unknown inputs
     if not (0 <= found.tau < LARGEST and 1 / LARGEST < found.temperature < LARGEST):
         raise DamagedFile(f"a width of {found.tau} and a temperature of {found.temperature} are none.")
     return found

@@ -19,11 +19,13 @@ from posterity.data.provenance import Provenance, past_of, sign, together
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
+from posterity.gaussian.known import Known
 from posterity.kernel import Calibration
 from posterity.laplace import History, Scales, tune_strength, update
 from posterity.laplace.prior import refresh
 from posterity.laplace.run import evaluate
 from posterity.laplace.update import Join
+from posterity.novelty import set_aside, to_known
 from posterity.pacbayes import Certificate, Landscape, certify, one_number
 from posterity.pacbayes.tune import BoundName
 from posterity.predictive import Prediction, predict
@@ -224,7 +226,7 @@ class BPNN(ColumnLearner[Learned]):
         )
         posterior = update(own, network, curvature, self._scales(own, network, curvature), join=_join(own, curvature))
         # What a column shares with the model is told by the learner's own folder.
-        posterior = replace(posterior, frozen=FrozenState())
+        posterior = replace(posterior, frozen=FrozenState(), known=self._known(trial.column, task))
         if self.scales != "loo":
             temperature = self._best_temperature(posterior, trial.column, task, seed)
             return _Settled(trial, curvature, posterior.tempered(temperature))
@@ -296,6 +298,16 @@ class BPNN(ColumnLearner[Learned]):
         frozen = sum(entry.trace for entry in self.learned) * curvature.count
         return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scales).scales
 
+    def _known(self, column: Column, task: Task) -> Known:
+        """What unknown inputs of a task are found by: the features of its own column, with earlier ones at their means."""
+        earlier = [entry.column for entry in self.learned]
+        network, size = (
+            self._network([*earlier, column], past=len(earlier)).eval(),
+            self.training.get("batch_size", 256),
+        )
+        found = set_aside(network, task.train, task.validation, task.likelihood, size)
+        return to_known(found)
+
     def _left_out(self, own: Gaussian, posterior: Gaussian, column: Column, task: Task) -> tuple[Calibration, float]:
         """Width and softness of the new column, by its training examples, and their left-out NLL."""
         earlier = [entry.column for entry in self.learned]
@@ -359,7 +371,8 @@ class BPNN(ColumnLearner[Learned]):
 
     def posterior(self, task: str) -> Gaussian:
         """Over all blocks of all columns that feed a task."""
-        return joined([entry.posterior for entry in self.learned[: self._number(task) + 1]])
+        feeding = [entry.posterior for entry in self.learned[: self._number(task) + 1]]
+        return replace(joined(feeding), known=feeding[-1].known)
 
     def prior_of(self, task: str) -> Gaussian:
         """What was believed before a task's data came: earlier columns as they are, the prior of its own.
@@ -411,7 +424,7 @@ class BPNN(ColumnLearner[Learned]):
         }
         found = entry.calibration
         if method is None and found is not None:
-            # As wide as it was before the temperature, which the calibration brings back: unknown inputs want the full width.
+            # As wide as it was before the temperature, which the calibration brings back.
             own = entry.posterior.tempered(1 / found.tau)
             with self._replicas(task).one() as replica:
                 return predict(replica.module, own, x, entry.likelihood, calibration=found, **options)

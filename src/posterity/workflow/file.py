@@ -8,6 +8,8 @@ The header says what the file is, for which network, and by which plan it was ma
     posterior/…    the Gaussian over weights: the next task's prior
     predictor/…    what predictions are computed with
     examples/…     the training examples, where predictions are computed from them
+    left_out/…     scores of left-out examples, which sets and intervals are made from
+    known/…        what unknown inputs are found by: features of some examples, and quantiles
 """
 
 from __future__ import annotations
@@ -34,10 +36,13 @@ from posterity.errors import BadPriorFile, DamagedFile, FutureVersion, NotAFit, 
 from posterity.gaussian import Gaussian
 from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors_in, versions, write_file
 from posterity.gaussian.header import Header
+from posterity.gaussian.known import Known
 from posterity.gaussian.storage import assemble, disassemble
 from posterity.gaussian.storage import load as load_gaussian
 from posterity.laplace import Scales
 from posterity.memory import require_memory
+from posterity.novelty import from_known, to_known
+from posterity.predictive.sets import LeftOutScores
 from posterity.predictive.state import Context, pack, unpack, without_examples
 from posterity.workflow.plan import Plan
 
@@ -130,7 +135,10 @@ class FitManifest:
         plan = Plan(str(verb), tuple(map(str, ways)), tuple(map(str, reasons)))  # type: ignore[arg-type]
         # Curvature is no part of what predicts or certifies.
         nothing = Curvature({}, 0.0, int(self.raw["count"]), EKFAC(), predictor.likelihood)
-        return Fit(network, prior, posterior, nothing, Scales(), None, predictor, plan, examples)
+        known = Known(self._below("known"), self.raw.get("known", {}))  # files of older versions have none
+        reference = from_known(known) if known else None
+        scores = LeftOutScores(*found.values()) if (found := self._below("left_out")) else None
+        return Fit(network, prior, posterior, nothing, Scales(), None, predictor, plan, examples, reference, scores)
 
     def _below(self, prefix: str) -> dict[str, Tensor]:
         columns = set(self.raw["columns"])
@@ -171,13 +179,18 @@ def save_fit(
     given: Gaussian | None = None,
 ) -> None:
     """Write a fit as one file; see `Fit.save`. A caller may add plain values, and the prior as it was given."""
-    speaks, given_up = fit.predictor, None
+    speaks, given_up, reference, posterior = fit.predictor, None, fit.reference, fit.posterior
     if not examples:
         speaks, given_up = without_examples(fit.predictor)
+        reference, posterior = reference and reference.without_features(), posterior.without_known()
         log.info("without its training examples the variance of an output changes by %.1e of it at most", given_up)
     plain, predictor = pack(speaks)
     tensors: dict[str, Tensor] = {f"predictor/{name}": x for name, x in predictor.items()}
     tensors |= {f"network/{name}": x.detach() for name, x in fit.replicas.network.state_dict().items()}
+    known = to_known(reference)
+    tensors |= {f"known/{name}": x for name, x in known.tensors.items()}
+    if fit.left_out is not None:
+        tensors |= {"left_out/values": fit.left_out.values, "left_out/weights": fit.left_out.weights}
     kept = None
     if speaks.needs_examples:
         assert fit.examples is not None
@@ -186,7 +199,7 @@ def save_fit(
     columns = [name for name, x in tensors.items() if x.ndim > 1 and not x.is_contiguous() and x.mT.is_contiguous()]
     entries = {name: Entry(x.mT if name in columns else x) for name, x in tensors.items()}
     headers = {}
-    for which, gaussian in {"prior": fit.prior, "posterior": fit.posterior, "given": given}.items():
+    for which, gaussian in {"prior": fit.prior.without_known(), "posterior": posterior, "given": given}.items():
         if gaussian is None:
             continue
         headers[which], parts = disassemble(gaussian)
@@ -202,6 +215,7 @@ def save_fit(
         "examples": kept,
         "without_examples": given_up,
         "columns": columns,
+        "known": dict(known.words),
         **headers,
         "extra": dict(extra or {}),
     }

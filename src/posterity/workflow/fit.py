@@ -17,10 +17,12 @@ from posterity.data.examples import Examples
 from posterity.gaussian import Gaussian
 from posterity.kernel import Choice, Link
 from posterity.laplace import History, Scales
+from posterity.novelty import Reference
 from posterity.pacbayes import FAMILY, Certificate, certify
 from posterity.predictive import Prediction, predict
 from posterity.predictive.module import as_module
 from posterity.predictive.predictor import Predictor
+from posterity.predictive.sets import LeftOutScores
 from posterity.workflow.file import save_fit
 from posterity.workflow.plan import Plan
 
@@ -45,6 +47,10 @@ class Fit:
     plan: Plan
     examples: Examples | None = field(default=None, repr=False)
     """The training examples, where predictions are computed from them."""
+    reference: Reference | None = field(default=None, repr=False)
+    """What unknown inputs are found by; its `.missing` says what it lacks. None where there is nothing to compare with."""
+    left_out: LeftOutScores | None = field(default=None, repr=False)
+    """What sets and intervals are made from."""
     replicas: Replicas = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +86,8 @@ class Fit:
 
         Args:
             x: a tensor, an array, what the network takes by name, a Dataset or a DataLoader.
-            method: None is the fit's own predictor. "linearised", "sampled" and "jvp" use the Gaussian over weights as it is.
+            method: None is the fit's own predictor. "linearised", "sampled" and "jvp" use the Gaussian over weights as it is, and
+                find unknown inputs by what that carries.
             link: how normal outputs become probabilities; the fit's own by default.
             samples: draws by which uncertainty is taken apart.
             batch_size: inputs at a time.
@@ -88,8 +95,8 @@ class Fit:
             keep_draws: whether to keep outputs per draw.
 
         Returns:
-            A `Prediction`: `.probs` (calibrated), `.labels`, or `.classes` by name, `.epistemic`, and `.unknown`, a score for
-            inputs unlike the training data.
+            A `Prediction`: `.probs` (calibrated), `.labels`, or `.classes` by name, `.epistemic`, `.unknown` (from 0 to 1, high
+            for inputs unlike the known ones) and `.alarm(rate)`; `.sets(0.9)` of classes or `.interval(0.9)` of a number.
 
         Example:
             >>> fit.predict(x).probs
@@ -99,7 +106,7 @@ class Fit:
             if method is None:
                 like = next(network.module.parameters())
                 inputs = input_batches(x, batch_size, like.device, like.dtype)
-                found = self.predictor.predict(network, inputs, link=link, **options)
+                found = self.predictor.predict(network, inputs, reference=self.reference, link=link, **options)
             else:
                 kind = link or self.predictor.link
                 found = predict(
@@ -112,7 +119,7 @@ class Fit:
                     batch_size=batch_size,
                     **options,
                 )
-        return replace(found, names=self.classes)
+        return replace(found, names=self.classes, left_out=self.left_out if method is None else None)
 
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.
@@ -134,7 +141,8 @@ class Fit:
             path: the file to write.
             examples: False leaves the training examples out, and all that is computed from one of them alone, for people who
                 may not ship them. The mean stays exact; a covariance over many weights keeps its leading directions, which
-                leaves it slightly too wide, never too narrow (the log and the file's header say by how much).
+                leaves it slightly too wide, never too narrow (the log and the file's header say by how much). Unknown inputs
+                are then found by the outputs alone, which miss those that the network is sure of.
 
         Raises:
             NotStorable: if something of the fit has no place in a file.
@@ -147,13 +155,13 @@ class Fit:
         save_fit(self, path, examples=examples)
 
     def module(self, *, unknown: bool = True) -> nn.Module:
-        """The fit as one plain network: inputs → (probabilities, unknown score), or of numbers (mean, variance, unknown score).
+        """The fit as one plain network: inputs → (probabilities, unknown), or of numbers (mean, variance, unknown).
 
         It says what `predict` says, up to rounding, and goes through `torch.export` and ONNX: for last layers, averaged networks
         and stacks of them, whose predictions take forward passes only.
 
         Args:
-            unknown: False leaves the score for unknown inputs out, and what only that needs.
+            unknown: False leaves `unknown` out, and the features of known inputs that only that needs.
 
         Raises:
             NotExportable: for posteriors over all layers, whose predictions take gradients; the message says what to do.
@@ -161,7 +169,7 @@ class Fit:
         Example:
             >>> torch.onnx.export(fit.module(), (x,), "letters.onnx", dynamo=True, dynamic_shapes=(({0: "n"},),))
         """
-        return as_module(self.replicas.network, self.predictor, unknown)
+        return as_module(self.replicas.network, self.predictor, self.reference if unknown else None)
 
     def __repr__(self) -> str:
         names = self.classes

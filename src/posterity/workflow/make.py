@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from posterity.blocks import named
 from posterity.checks import Admitted
-from posterity.curvature import EKFAC, estimate
+from posterity.curvature import EKFAC, GaussianNoise, estimate
 from posterity.data.leave_out import LeaveOut
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
 from posterity.kernel import Calibration, stacking_weight
 from posterity.laplace import History, Scales, update
+from posterity.novelty import to_known
 from posterity.pacbayes import tune
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.predictor import Predictor, Stack
@@ -25,12 +26,12 @@ from posterity.workflow.fit import Fit
 from posterity.workflow.plan import Plan
 from posterity.workflow.problem import Problem
 from posterity.workflow.ways.around_prior import around_prior
-from posterity.workflow.ways.candidate import Candidate, Made, Options
+from posterity.workflow.ways.candidate import Candidate, Made, Options, sets_scores
 from posterity.workflow.ways.last_layer import last_layer
 from posterity.workflow.ways.networks import from_prior, networks_from_scratch
 from posterity.workflow.ways.one_network import one_network, polish
 from posterity.workflow.ways.small_networks import small_networks
-from posterity.workflow.ways.structured import calibrated, structured, usual_spread
+from posterity.workflow.ways.structured import calibrated, structured
 
 log = logging.getLogger("posterity")
 ALONE = {
@@ -52,16 +53,20 @@ def make_fit(problem: Problem, plan: Plan, options: Options) -> Fit:
         plan, best, predictor = _candidates(problem, plan, options)
         made = _with_gaussian(problem, best, predictor, options)
     examples = problem.examples if made.predictor.needs_examples else None
+    known = made.carried or made.reference
+    posterior = replace(made.posterior, known=to_known(known))
     return Fit(
         problem.model,
         made.prior,
-        made.posterior,
+        posterior,
         made.curvature,
         made.scales,
         made.history,
         made.predictor,
         plan,
         examples,
+        made.reference,
+        made.left_out,
     )
 
 
@@ -81,6 +86,8 @@ def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, C
         try:
             second = from_prior(problem, options, best)
             predictor = stacked([best, second], problem.leave_out)
+            # The network has the weights of these.
+            best = replace(best, carried=second.reference, probs=_stacked(predictor, best, second))
         except NotFinite as error:
             plan = replace(plan.but(f"{others[0]}: {error} They are left out."), ways=(first,))
             log.warning("%s", plan.reasons[-1])
@@ -94,6 +101,14 @@ def stacked(candidates: Sequence[Candidate], leave_out: LeaveOut) -> Stack:
     (first, here), (second, there) = [(cast(Predictor, c.predictor), c.probs) for c in candidates]
     share = 0.5 if here is None or there is None else stacking_weight(here, there, leave_out)
     return Stack(((1 - share, first), (share, second)))
+
+
+def _stacked(stack: Stack, first: Candidate, second: Candidate) -> Tensor | None:
+    """The probability that the stack gave to left-out targets."""
+    shares = [share for share, _ in stack.parts]
+    if first.probs is None or second.probs is None or isinstance(first.likelihood, GaussianNoise):
+        return None
+    return shares[0] * first.probs + shares[1] * second.probs.to(first.probs)
 
 
 def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | None, options: Options) -> Made:
@@ -114,17 +129,18 @@ def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | Non
         scales = tune(best.prior, model, curvature, options.criterion).scales
     posterior = signed(update(best.prior, model, curvature, scales), model, best.history, problem.classes)
     link, size, likelihood = options.link, problem.batch_size, best.likelihood
+    leave_out = problem.leave_out if problem.examples is not None else None
+    scores = (
+        None
+        if leave_out is None or predictor is None
+        else sets_scores(best.probs, best.deviations, likelihood, leave_out)
+    )
     if predictor is None:
         calibration = Calibration()
         if not options.by_bound:
-            calibration = calibrated(model, posterior, likelihood, part, best.held, link, size)
+            calibration, scores = calibrated(model, posterior, likelihood, part, best.held, link, size)
         predictor = StructuredGaussian(posterior, calibration, likelihood, link)
-    elif not best.scores_unknown:
-        # Trained networks say nothing of inputs unlike all others: that is left to the posterior.
-        usual = Calibration(usual=usual_spread(model, posterior, likelihood, problem.again, size))
-        around = StructuredGaussian(posterior, usual, likelihood, link, in_unknown=1.0)
-        predictor = Stack(((0.0, around), (1.0, predictor)))
-    return Made(predictor, best.prior, posterior, curvature, scales, best.history)
+    return Made(predictor, best.prior, posterior, curvature, scales, best.history, best.reference, best.carried, scores)
 
 
 def signed(posterior: Gaussian, model: nn.Module, history: History | None, classes: Sequence[str] | None) -> Gaussian:

@@ -16,11 +16,13 @@ from posterity.curvature import GaussianNoise, Likelihood
 from posterity.data.examples import Examples
 from posterity.data.leave_out import LeaveOut
 from posterity.data.provenance import sign
+from posterity.errors import DidNotConverge, Inconsistent
 from posterity.gaussian import Gaussian
 from posterity.kernel import (
     BlockFrame,
     Calibration,
     Choice,
+    LeftOut,
     Linearised,
     Member,
     PerOutput,
@@ -33,9 +35,10 @@ from posterity.kernel import (
 from posterity.kernel.choose import unit
 from posterity.kernel.gradients import Rows
 from posterity.kernel.kernels import FLOORS
+from posterity.novelty import features_of, unchanged
 from posterity.predictive.exact import ExactLinear, resized
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.candidate import Candidate, Options
+from posterity.workflow.ways.candidate import Candidate, Options, deviations_of
 
 RATIOS = tuple(10.0 ** (k / 2) for k in range(-8, 9))
 """How much larger a new head's rows may be than those of the prior's: a finite grid, which certificates pay for."""
@@ -65,8 +68,46 @@ def around_prior(problem: Problem, options: Options) -> Candidate:
         mean[problem.new_head] = _fitted_head(problem, predictor, strength).to(mean[problem.new_head])
     replace(prior, mean=mean).write_to(problem.model)
     sign(problem.model, prior.provenance.joined(problem.seen))
-    known = [m.weight * m.log_probs.double().exp() for m in predictor.choice.members if m.log_probs is not None]
-    return Candidate(prior, predictor.likelihood, predictor, torch.stack(known).sum(0) if known else None)
+    by = problem.model, predictor.point, problem.few.whole
+    left_out, source = left_out_outputs(predictor, problem.leave_out), features_of(problem.given.known)
+    reference = unchanged(*by, left_out, problem.leave_out, problem.likelihood, source)
+    carried = unchanged(*by, None, problem.leave_out, problem.likelihood, source)
+    probs, deviations = judged_by(predictor, problem.leave_out)
+    own = {"reference": reference, "carried": carried, "deviations": deviations}
+    return Candidate(prior, predictor.likelihood, predictor, probs, **own)
+
+
+def judged_by(predictor: ExactLinear, leave_out: LeaveOut) -> tuple[Tensor | None, Tensor | None]:
+    """Of left-out examples: the probability of the truth, or its deviation from the mean."""
+    likelihood, choice = predictor.likelihood, predictor.choice
+    known = [m.weight * m.log_probs.double().exp() for m in choice.members if m.log_probs is not None]
+    probs = torch.stack(known).sum(0) if known else None
+    if isinstance(likelihood, GaussianNoise):
+        best = choice.best
+        left_out, judged = best.posterior.left_out(leave_out.groups), leave_out.judged
+        targets = best.posterior.of.targets
+        return probs, deviations_of(left_out.part(judged), likelihood, targets[judged], best.calibration.tau)
+    if probs is None and len(leave_out.judged) and (outputs := _left_out(predictor, leave_out)) is not None:
+        part, best = outputs.part(leave_out.judged), choice.best
+        targets = best.posterior.of.targets[leave_out.judged]
+        probs = part.log_probs(likelihood, targets, best.calibration, predictor.link).double().exp()
+    return probs, None
+
+
+def left_out_outputs(predictor: ExactLinear, leave_out: LeaveOut) -> Tensor | None:
+    """What the best posterior says of every example without it; None of numbers, and where nothing can be left out."""
+    if isinstance(predictor.likelihood, GaussianNoise) or not len(leave_out.judged):
+        return None
+    found = _left_out(predictor, leave_out)
+    return None if found is None else found.mean
+
+
+def _left_out(predictor: ExactLinear, leave_out: LeaveOut) -> LeftOut | None:
+    best = predictor.choice.best.posterior
+    try:
+        return best.left_out(leave_out.lots(best.of.classes))
+    except (DidNotConverge, Inconsistent):
+        return None
 
 
 def exact_posterior(

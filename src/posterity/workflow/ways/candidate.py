@@ -10,14 +10,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.curvature import Curvature, Estimator, Likelihood
+from posterity.curvature import Curvature, Estimator, GaussianNoise, Likelihood
 from posterity.data import Data
+from posterity.data.leave_out import LeaveOut
 from posterity.errors import WrongChoice
 from posterity.gaussian import Gaussian
-from posterity.kernel import Inference, Link
+from posterity.kernel import Inference, LeftOut, Link
 from posterity.kernel.latent import LINKS
 from posterity.laplace import History, Scales
+from posterity.novelty import Reference
 from posterity.predictive.predictor import Predictor
+from posterity.predictive.sets import LeftOutScores
 from posterity.workflow.recipe import Recipe
 
 Criterion = Literal["loo", "elbo", "evidence", "bayes", "catoni", "mcallester"]
@@ -91,8 +94,12 @@ class Candidate:
     """The examples that were learned from; None: all."""
     held: Data | None = None
     """Those that were held out, to stop training and to calibrate."""
-    scores_unknown: bool = True
-    """Whether it has a variance to score unknown inputs by; otherwise the Gaussian over weights does."""
+    reference: Reference | None = None
+    """What unknown inputs are found by."""
+    carried: Reference | None = None
+    """The same for the Gaussian over weights, whose network gives other features or outputs; None: it is the same."""
+    deviations: Float[Tensor, " m"] | None = None
+    """Of left-out numbers: |target − mean| in standard deviations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,3 +112,27 @@ class Made:
     curvature: Curvature
     scales: Scales = Scales()  # noqa: RUF009 (frozen)
     history: History | None = None
+    reference: Reference | None = None
+    carried: Reference | None = None
+    left_out: LeftOutScores | None = None
+
+
+def sets_scores(
+    probs: Float[Tensor, " m"] | None,
+    deviations: Float[Tensor, " m"] | None,
+    likelihood: Likelihood,
+    leave_out: LeaveOut,
+) -> LeftOutScores | None:
+    """What sets and intervals are made from."""
+    values = deviations
+    if probs is not None and not isinstance(likelihood, GaussianNoise):
+        values = 1 - probs
+    return None if values is None or not len(values) else LeftOutScores.of(values, leave_out.together)
+
+
+def deviations_of(left_out: LeftOut, likelihood: GaussianNoise, targets: Tensor, tau: float) -> Tensor | None:
+    """Of one number each: how many standard deviations targets are from what was said of them."""
+    mean, own, noise = likelihood.predicted(left_out.mean, tau * left_out.covariance.diagonal(dim1=-2, dim2=-1))
+    if mean.shape[1] != 1:
+        return None
+    return ((targets.to(mean).view_as(mean) - mean).abs() / (own + noise).sqrt()).flatten()

@@ -37,10 +37,11 @@ from posterity.kernel.gradients import Rows
 from posterity.kernel.last_layer import InWeights, WeightsLatent, as_jacobian, features_of, gauss_newton
 from posterity.kernel.left_out import left_out_some
 from posterity.laplace import isotropic, update
+from posterity.novelty import Reference, set_aside, unchanged
 from posterity.predictive.exact import LastLayer
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.around_prior import with_noise
-from posterity.workflow.ways.candidate import Made, Options
+from posterity.workflow.ways.around_prior import judged_by, left_out_outputs, with_noise
+from posterity.workflow.ways.candidate import Made, Options, sets_scores
 from posterity.workflow.ways.structured import by_heart
 
 STEPS_OF_TEN = tuple(range(-24, 25))
@@ -162,7 +163,19 @@ def last_layer(problem: Problem, options: Options) -> Made:
     posterior = update(prior, weights, curvature)
     posterior = replace(posterior, card=replace(posterior.card, classes=tuple(problem.classes or ())))
     predictor = LastLayer(weights, frames, choice, likelihood, options.link, head=head)
-    return Made(predictor, prior, posterior, curvature)
+    reference, scores = _reference(problem, options, predictor, likelihood), None
+    if held is None and problem.examples is not None:
+        scores = sets_scores(*judged_by(predictor, problem.leave_out), likelihood, problem.leave_out)
+    return Made(predictor, prior, posterior, curvature, reference=reference, left_out=scores)
+
+
+def _reference(problem: Problem, options: Options, predictor: LastLayer, likelihood: Likelihood) -> Reference | None:
+    """Features stay as they are: rows are left out, or examples were set aside."""
+    model, examples = problem.model, problem.examples
+    if examples is None or options.validation is not None:
+        return set_aside(model, problem.again, None, likelihood, problem.batch_size)
+    outputs = left_out_outputs(predictor, problem.leave_out)
+    return unchanged(model, None, examples.whole, outputs, problem.leave_out, likelihood)
 
 
 class _Search:

@@ -22,6 +22,7 @@ from posterity.kernel import Calibration, LeftOut, calibrate, outputs_at
 from posterity.kernel.choose import PSEUDO_COUNT
 from posterity.laplace.prior import PriorPenalty
 from posterity.memory import require_memory
+from posterity.novelty import Reference, of_folds
 from posterity.predictive.exact import AveragedNetworks, ExactLinear
 from posterity.workflow.problem import Problem
 from posterity.workflow.recipe import Training
@@ -35,7 +36,7 @@ def from_prior(problem: Problem, options: Options, exact: Candidate) -> Candidat
     predictor, probs = averaged(problem, prior, options.recipe.from_prior, options)
     _write(problem, predictor)
     sign(problem.model, exact.prior.provenance.joined(problem.seen))
-    return Candidate(exact.prior, problem.likelihood, predictor, probs)
+    return Candidate(exact.prior, problem.likelihood, predictor, probs, reference=_reference(problem, predictor))
 
 
 def networks_from_scratch(problem: Problem, options: Options) -> Candidate:
@@ -48,7 +49,14 @@ def networks_from_scratch(problem: Problem, options: Options) -> Candidate:
     started = past_of(problem.model)
     _write(problem, predictor)
     sign(problem.model, together([started, problem.prior.provenance, problem.seen]))
-    return Candidate(problem.prior, problem.likelihood, predictor, probs, scores_unknown=False)
+    reference = _reference(problem, predictor)
+    return Candidate(problem.prior, problem.likelihood, predictor, probs, reference=reference)
+
+
+def _reference(problem: Problem, predictor: AveragedNetworks) -> Reference | None:
+    assert problem.examples is not None
+    networks = [weights for _, weights in predictor.networks]
+    return of_folds(problem.model, networks, problem.examples.whole, problem.leave_out, problem.likelihood)
 
 
 def _write(problem: Problem, predictor: AveragedNetworks) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from posterity.blocks import find_blocks, named, read_blocks
 from posterity.checks import Admitted
 from posterity.curvature import GaussianNoise, Likelihood
+from posterity.data.batches import Workers
 from posterity.data.examples import Examples
 from posterity.gaussian import Gaussian
 from posterity.kernel import (
@@ -27,9 +28,10 @@ from posterity.kernel import (
 from posterity.kernel.linearised import AroundNetwork
 from posterity.laplace import History, train
 from posterity.laplace.run import split
+from posterity.novelty import set_aside, unchanged
 from posterity.predictive.exact import ExactLinear
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.around_prior import with_noise
+from posterity.workflow.ways.around_prior import judged_by, left_out_outputs, with_noise
 from posterity.workflow.ways.candidate import Candidate, Options
 
 FEW_LR = 1e-2
@@ -56,11 +58,16 @@ def one_network(problem: Problem, options: Options) -> Candidate:
     likelihood = history.likelihood or problem.likelihood
     # The split that was trained with: what was held out stays out of the curvature.
     part, held = split(problem.data, asked["validation"], torch.Generator().manual_seed(history.seed))
-    predictor = None
+    predictor = reference = probs = deviations = None
     if few is not None and not options.by_bound:
         predictor = around_mode(problem, few, likelihood, options)
-        likelihood = predictor.likelihood
-    return Candidate(problem.prior, likelihood, predictor, history=history, part=part, held=held)
+        likelihood, outputs = predictor.likelihood, left_out_outputs(predictor, problem.leave_out)
+        reference = unchanged(problem.model, None, few.whole, outputs, problem.leave_out, likelihood)
+        probs, deviations = judged_by(predictor, problem.leave_out)
+    elif Workers.here().size == 1:
+        reference = set_aside(problem.model, part, held, likelihood, problem.batch_size)
+    own = {"part": part, "held": held, "reference": reference, "deviations": deviations}
+    return Candidate(problem.prior, likelihood, predictor, probs, history, **own)
 
 
 def polish(problem: Problem, options: Options, prior: Gaussian) -> History:

@@ -28,11 +28,12 @@ from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Choice, LeftOut, calibrate
 from posterity.laplace import isotropic
+from posterity.novelty import of_folds
 from posterity.predictive.exact import AveragedNetworks, ExactLinear
 from posterity.predictive.predictor import Predictor, Stack
 from posterity.workflow.problem import Problem
 from posterity.workflow.recipe import SmallNetworks
-from posterity.workflow.ways.candidate import Candidate, Options
+from posterity.workflow.ways.candidate import Candidate, Options, deviations_of
 from posterity.workflow.ways.one_network import around_network
 
 NOISES = tuple(10.0 ** (k / 20) for k in range(-40, 11))
@@ -75,11 +76,11 @@ def small_networks(problem: Problem, options: Options) -> Candidate:
     seen = prior.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=problem.seen)
     prior = replace(prior, card=replace(prior.card, provenance=seen))
     sign(model, together([started, seen, problem.seen]))
-    if problem.few is None:
-        averaged = averaged_siblings(problem, siblings, options)
-        return Candidate(prior, averaged.likelihood, averaged, scores_unknown=False)
-    found = around_siblings(problem, prior, siblings, options)
-    return Candidate(prior, found.likelihood, found)
+    around = averaged_siblings if problem.few is None else partial(around_siblings, prior=prior)
+    found, deviations = around(problem, siblings=siblings, options=options)
+    networks = [siblings.network, *siblings.others]
+    reference = of_folds(model, networks, examples.whole, problem.leave_out, likelihood)
+    return Candidate(prior, found.likelihood, found, reference=reference, deviations=deviations)
 
 
 def train_siblings(problem: Problem, recipe: SmallNetworks, progress: bool = False) -> Siblings:
@@ -99,7 +100,9 @@ def train_siblings(problem: Problem, recipe: SmallNetworks, progress: bool = Fal
     return Siblings(noise, network, tuple(others), folds, precision)
 
 
-def around_siblings(problem: Problem, prior: Gaussian, siblings: Siblings, options: Options) -> Stack:
+def around_siblings(
+    problem: Problem, prior: Gaussian, siblings: Siblings, options: Options
+) -> tuple[Stack, Tensor | None]:
     """Posteriors around the network that saw all examples and around its siblings, as wide as left-out examples say."""
     model, examples, link = problem.model, problem.examples, options.link
     assert examples is not None
@@ -129,10 +132,11 @@ def around_siblings(problem: Problem, prior: Gaussian, siblings: Siblings, optio
         choice = Choice((member,), widths * len(candidates), "loo", len(PRECISIONS))
         return replace(one, choice=choice, likelihood=noise)
 
-    return Stack(tuple(zip(siblings.shares, map(calibrated, around), strict=True)))
+    deviations = deviations_of(left_out, noise, targets, calibration.tau)
+    return Stack(tuple(zip(siblings.shares, map(calibrated, around), strict=True))), deviations
 
 
-def averaged_siblings(problem: Problem, siblings: Siblings, options: Options) -> AveragedNetworks:
+def averaged_siblings(problem: Problem, siblings: Siblings, options: Options) -> tuple[AveragedNetworks, Tensor | None]:
     """The siblings as they are, and the noise of their average.
 
     The squared error of what was left out is the noise and what the networks disagree by. Of that, the average takes account.
@@ -155,7 +159,11 @@ def averaged_siblings(problem: Problem, siblings: Siblings, options: Options) ->
     disagreement = float(torch.einsum("k,kno->no", shares.to(found), (found - mean).square()).mean())
     squared = float((left_out - targets).square().mean())
     noise = likelihood if likelihood.precision else GaussianNoise(1 / max(squared - disagreement, squared / 2, 1e-10))
-    return AveragedNetworks(tuple(zip(siblings.shares, matrices, strict=True)), Calibration(0.0), noise, options.link)
+    average = AveragedNetworks(
+        tuple(zip(siblings.shares, matrices, strict=True)), Calibration(0.0), noise, options.link
+    )
+    wide = disagreement * torch.eye(targets.shape[1]).to(left_out).expand(len(targets), -1, -1)
+    return average, deviations_of(LeftOut(left_out, wide), noise, targets, 1.0)
 
 
 class _Copies:

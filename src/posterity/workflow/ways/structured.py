@@ -17,14 +17,16 @@ from posterity.data import Data
 from posterity.data.batches import Batch, batches
 from posterity.errors import BadData, Memorised, NotTrained
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise, spread
+from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
 from posterity.kernel.choose import TAUS
 from posterity.kernel.left_out import without_themselves
 from posterity.laplace import isotropic, tune_strength, update
 from posterity.laplace.train import levels_to_the_user
+from posterity.novelty import set_aside
 from posterity.predictive.linearised import StructuredGaussian, output_moments, require_room
+from posterity.predictive.sets import LeftOutScores
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.candidate import Made, Options
+from posterity.workflow.ways.candidate import Made, Options, deviations_of
 
 log = logging.getLogger("posterity")
 
@@ -67,8 +69,10 @@ def structured(problem: Problem, options: Options) -> Made:
     found = update(prior, model, curvature)
     found = replace(found, card=replace(found.card, classes=tuple(problem.classes or ())))
     data, held = problem.again, options.validation
-    calibration = calibrated(model, found, likelihood, data, held, options.link, problem.batch_size)
-    return Made(StructuredGaussian(found, calibration, likelihood, options.link), prior, found, curvature)
+    calibration, scores = calibrated(model, found, likelihood, data, held, options.link, problem.batch_size)
+    reference = set_aside(model, data, held, likelihood, problem.batch_size)
+    predictor = StructuredGaussian(found, calibration, likelihood, options.link)
+    return Made(predictor, prior, found, curvature, reference=reference, left_out=scores)
 
 
 @torch.no_grad()
@@ -116,15 +120,23 @@ def calibrated(
     validation: Data | None,
     link: Link,
     batch_size: int,
-) -> Calibration:
-    """Width and softness of a structured predictive: by held-out examples, else by leave-one-out on some training examples."""
+) -> tuple[Calibration, LeftOutScores | None]:
+    """Width and softness of a structured predictive: by held-out examples, else by leave-one-out on some training examples.
+
+    With the scores of held-out examples, for sets and intervals.
+    """
     most, looked_at = (LOOKED_AT, data) if validation is None else (math.inf, validation)
     found_at = _predicted(model, gaussian, likelihood, looked_at, batch_size, most)
     if found_at is None:
-        return Calibration()
-    left_out, answers, usual = found_at
+        return Calibration(), None
+    left_out, answers = found_at
     if validation is not None:
-        return replace(calibrate(left_out, likelihood, answers, link)[0], usual=usual)
+        found = calibrate(left_out, likelihood, answers, link)[0]
+        if isinstance(likelihood, GaussianNoise):
+            values = deviations_of(left_out, likelihood, answers, found.tau)
+        else:
+            values = 1 - left_out.log_probs(likelihood, answers, found, link).exp()
+        return found, None if values is None else LeftOutScores.of(values)
     share = _believable(left_out, likelihood)
     found = Calibration(0.0, 1.0)
     if share:
@@ -135,15 +147,7 @@ def calibrated(
         found = replace(found, tau=_undecided(left_out, likelihood, answers, link, found.tau))
     elif not found.tau and found.temperature == 1:
         log.warning("predictions are the network's own: the training data gives no reason for other ones.")
-    return replace(found, usual=usual)
-
-
-def usual_spread(
-    model: nn.Module, gaussian: Gaussian, likelihood: Likelihood, data: Data, batch_size: int
-) -> float | None:
-    """The largest variance of outputs at some of the training examples (see `Calibration.usual`)."""
-    found = _predicted(model, gaussian, likelihood, data, batch_size, LOOKED_AT)
-    return None if found is None else found[2]
+    return found, None
 
 
 def _predicted(
@@ -153,8 +157,8 @@ def _predicted(
     data: Data,
     batch_size: int,
     most: float = math.inf,
-) -> tuple[LeftOut, Tensor, float | None] | None:
-    """Normal outputs of examples, targets and the largest variance; None if outputs have positions, or there is no example."""
+) -> tuple[LeftOut, Tensor] | None:
+    """Normal outputs of examples, and targets; None if outputs have positions, or there is no example."""
     means: list[Tensor] = []
     covariances, targets = [], []
     count, network = 0, Replica(model)
@@ -172,9 +176,7 @@ def _predicted(
             break
     if not means:
         return None
-    found = LeftOut(torch.cat(means), torch.cat(covariances))
-    usual = None if isinstance(likelihood, GaussianNoise) else float(spread(found.covariance, likelihood).max())
-    return found, torch.cat(targets), usual
+    return LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
 
 
 def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:

@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from posterity.novelty import LeftOut, by_folds, energy, entropy
+from posterity.novelty import LeftOut, RelativeVariance, by_folds, energy, entropy
 from posterity_studies.shared.known_inputs.networks import seen, trained
 
 FOLDS = 4
 """Networks that leave a part out."""
 ROW_FOLDS = 10
 """Parts of frozen features."""
-NOISE = 0.1
-"""Of the linear model whose variance is taken, relative to the mean squared length of features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +39,7 @@ class Seen:
         return {
             "entropy": entropy(logits.softmax(-1)),
             "energy": energy(logits),
-            "variance": _relative_variance(self.head, known),
+            "variance": RelativeVariance.of(known)(self.head),
         }
 
 
@@ -56,16 +54,6 @@ class Problem:
     others: Mapping[str, Seen]
     accuracy: float
     source: Mapping[str, Tensor] | None = None
-
-
-def _relative_variance(rows: Tensor, known: Tensor) -> Tensor:
-    """What a Bayesian linear model of the known rows leaves of its prior's variance at other rows."""
-    size = known.square().sum(1).mean().clamp_min(1e-30)
-    constant = 0.3 * size.sqrt()
-    a, b = (torch.cat((x, constant.expand(len(x), 1)), 1) / size.sqrt() for x in (known, rows))
-    root = torch.linalg.cholesky(a @ a.T + NOISE * torch.eye(len(a), dtype=a.dtype))
-    explained = torch.linalg.solve_triangular(root, a @ b.T, upper=False).square().sum(0)
-    return 1 - explained / b.square().sum(1)
 
 
 def _left_out(known: Seen, out: Seen) -> LeftOut:
@@ -134,7 +122,7 @@ def _frozen(
     for fold in folds.unique():
         out = folds == fold
         logits[out] = _head(last["train"][~out], y[~out], classes, last["train"][out])
-        variance[out] = _relative_variance(last["train"][out], last["train"][~out])
+        variance[out] = RelativeVariance.of(last["train"][~out])(last["train"][out])
     all_seen = {
         name: Seen(features[name], _head(last["train"], y, classes, last[name])) for name in ("train", "new", *others)
     }

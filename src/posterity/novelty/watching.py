@@ -1,0 +1,92 @@
+"""What a network's layers are given while it predicts: the features that unknown inputs are found by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d
+
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
+LAST = 3
+"""Layers before the outputs that are watched, beside the input itself."""
+INPUT = "input"
+WIDEST = 2000
+"""Images of more numbers are averaged over 2 × 2 pixels until they have no more; other inputs are then left out."""
+
+
+def watched_layers(module: nn.Module) -> tuple[str, ...]:
+    """The input and the last layers, in the order of the network. The first layer is given the input itself."""
+    named = [name for name, layer in module.named_modules() if isinstance(layer, LAYERS)]
+    return INPUT, *named[1:][-LAST:]
+
+
+class Watch:
+    """Rows of features by layer, of the first pass over each batch alone: later passes may repeat its examples."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Tensor]] = {}
+        self._wanted = 0
+
+    def expect(self, count: int) -> None:
+        """So many more examples are about to pass."""
+        self._wanted += count
+
+    def take(self, layer: str, rows: Tensor | None) -> None:
+        parts = self._parts.setdefault(layer, [])
+        if rows is not None and sum(len(part) for part in parts) < self._wanted:
+            parts.append(rows.detach())
+
+    @property
+    def recorded(self) -> dict[str, Tensor]:
+        """Of one pass, whatever its number of examples, so that it may stay open in an exported network."""
+        return {layer: parts[0] for layer, parts in self._parts.items()}
+
+    @property
+    def features(self) -> dict[str, Tensor]:
+        """By layer, in the order in which layers were reached; what has no row for every example is left out."""
+        found = {layer: torch.cat(parts) for layer, parts in self._parts.items() if parts}
+        return {layer: rows for layer, rows in found.items() if len(rows) == self._wanted and rows.shape[1]}
+
+
+@contextmanager
+def watching(module: nn.Module, layers: Sequence[str]) -> Iterator[Watch]:
+    """Record what these layers of a network are given, for as long as the context lasts."""
+    watch, handles = Watch(), []
+    for name in layers:
+        if name == INPUT:
+            handles.append(
+                module.register_forward_pre_hook(
+                    lambda _, given, named: watch.take(INPUT, _inputs(given, named)), with_kwargs=True
+                )
+            )
+        else:
+            layer = module.get_submodule(name)
+            handles.append(
+                layer.register_forward_pre_hook(lambda one, given, name=name: watch.take(name, pooled(one, given[0])))
+            )
+    try:
+        yield watch
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def pooled(layer: nn.Module, x: Tensor) -> Tensor:
+    """Means over the positions of a layer's input."""
+    if x.ndim < 3:
+        return x
+    return x.flatten(1, -2).mean(1) if isinstance(layer, nn.Linear) else x.flatten(2).mean(2)
+
+
+def _inputs(given: tuple[Any, ...], named: dict[str, Any]) -> Tensor | None:
+    """The first input that is numbers; None where there is none, or it is too wide."""
+    x = next((x for x in (*given, *named.values()) if isinstance(x, Tensor) and x.is_floating_point()), None)
+    if x is None or x.ndim < 2:
+        return None
+    while x.ndim == 4 and x[0].numel() > WIDEST and min(x.shape[-2:]) > 1:
+        x = avg_pool2d(x, 2)
+    return x.flatten(1) if x[0].numel() <= WIDEST else None

@@ -52,7 +52,7 @@ from posterity.predictive import (
     score,
     selective_accuracy,
 )
-from posterity.progressive import BPNN, PNN, Stream, Task
+from posterity.progressive import BPNN, Stream, Task
 from posterity.version import __version__
 from posterity.workflow import Fit, adapt, certify_folds, learn, load, posterior, prior, split_prior
 from posterity.wrappers import from_laplace, to_laplace
@@ -65,7 +65,6 @@ __all__ = [
     "EKFAC",
     "KFAC",
     "KFOC",
-    "PNN",
     "Automatic",
     "Bernoulli",
     "Card",
@@ -128,10 +127,15 @@ __all__ = [
 ]
 
 
+MOVED = {"PNN": "posterity_studies.shared.continual (pip install posterity-studies)"}
+"""Names that were here in the version before, and where they are now."""
+
+
 def __getattr__(name: str) -> Any:
     # scikit-learn is optional, and takes longer to import than all of this: its estimators come when they are asked for.
     if name in ("PosteriorClassifier", "PosteriorRegressor"):
         from posterity import wrappers
 
         return getattr(wrappers, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    moved = f": it is in {MOVED[name]}" if name in MOVED else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{moved}")

@@ -14,7 +14,7 @@ from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Stream, Task,
 from posterity.errors import BadLearnerFile, Overlap
 from posterity.laplace import train
 from posterity.pacbayes import Landscape, Tuned, one_number
-from posterity.progressive import follow
+from posterity_studies.shared.continual import follow
 
 
 def state(learner: BPNN) -> dict[str, torch.Tensor]:

@@ -71,7 +71,7 @@ def test_many_examples_are_left_out_of_the_structured_posterior(learner, monkeyp
     entry = learner.learned[1]
     network_at_means = learner._network([e.column for e in learner.learned], past=1).eval()
     wide = entry.posterior.tempered(1 / entry.calibration.tau)
-    given = (network_at_means, entry.prior, wide, bare(1).train, entry.likelihood)
+    given = (network_at_means, entry.prior, wide, bare(1))
     exact, nll = left_out.column_calibration(*given)
     assert math.isfinite(nll)
     assert exact == entry.calibration

@@ -25,6 +25,7 @@ from posterity.data.examples import Examples
 from posterity.data.leave_out import LeaveOut
 from posterity.errors import BadFitFolder, BadPriorFile
 from posterity.gaussian import Gaussian
+from posterity.gaussian.bundle import naming
 from posterity.gaussian.header import parse
 from posterity.gaussian.storage import load as load_gaussian
 from posterity.kernel import Calibration
@@ -32,7 +33,7 @@ from posterity.laplace import Scales
 from posterity.predictive.exact import AveragedNetworks, ExactLinear
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.predictor import Predictor, Stack
-from posterity.workflow.file import naming, with_weights
+from posterity.workflow.file import with_weights
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import adapt, learn
 from posterity.workflow.make import stacked

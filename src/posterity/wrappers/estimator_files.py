@@ -10,7 +10,8 @@ import numpy as np
 from torch import nn
 
 from posterity.errors import DamagedFile, NotAFit, NotStorable, NotWritable, OtherNetwork
-from posterity.workflow.file import FitManifest, naming, read_manifest, save_fit
+from posterity.gaussian.bundle import naming
+from posterity.workflow.file import FitManifest, read_manifest, save_fit
 from posterity.workflow.old_folders import OldFolder
 
 LABELS = {"U": "text", "i": "whole", "u": "whole", "f": "number", "b": "truth"}

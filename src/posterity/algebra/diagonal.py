@@ -90,9 +90,6 @@ class ScaledIdentity(Matrix):
     def jittered(self, relative: float) -> ScaledIdentity:
         return ScaledIdentity(self.scale * (1 + relative), self.over)
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> ScaledIdentity:
-        return ScaledIdentity(self.scale.to(device=device, dtype=dtype), self.over)
-
     def __add__(self, other: Matrix) -> Matrix:
         self._same_shape(other)
         return (
@@ -147,9 +144,6 @@ class DiagonalMatrix(Valued):
 
     def jittered(self, relative: float) -> DiagonalMatrix:
         return DiagonalMatrix(self.values + relative * self.values.mean((-2, -1), keepdim=True))
-
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> DiagonalMatrix:
-        return DiagonalMatrix(self.values.to(device=device, dtype=dtype))
 
     def __add__(self, other: Matrix) -> Matrix:
         self._same_shape(other)
@@ -272,10 +266,6 @@ class JointEigen(Valued):
 
     def jittered(self, relative: float) -> JointEigen:
         return replace(self, values=self.values + relative * self.values.mean((-2, -1), keepdim=True))
-
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> JointEigen:
-        values = self.values.to(device=device, dtype=dtype)
-        return JointEigen(self.left.to(device, dtype), self.right.to(device, dtype), values)
 
     def __add__(self, other: Matrix) -> Matrix:
         self._same_shape(other)

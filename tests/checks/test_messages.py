@@ -298,7 +298,7 @@ def test_a_missing_folder_is_named(tmp_path):
     [
         ("p.safetensors", 'pt.load("p.safetensors")'),
         (torch.zeros(3), "pt.learn(model, (x, y))"),
-        ((torch.zeros(3), torch.zeros(3)), "pt.adapt(model, prior, (x, y))"),
+        ((torch.zeros(3), torch.zeros(3)), "pt.adapt(model, (x, y), prior)"),
         (nn.Linear(2, 2), "pt.prior(network, inputs)"),
     ],
     ids=["path", "targets", "data", "network"],

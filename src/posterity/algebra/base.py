@@ -173,8 +173,20 @@ class Matrix(ABC):
         own = fields(self)  # type: ignore[arg-type]
         return replace(self, **{f.name: _moved(getattr(self, f.name), device, dtype) for f in own})  # type: ignore[type-var]
 
-    @abstractmethod
-    def __add__(self, other: Matrix) -> Matrix: ...
+    def __add__(self, other: Matrix) -> Matrix:
+        self._same_shape(other)
+        found = self._plus(other) or other._plus(self)
+        if found is None:
+            raise NotExact(
+                f"the sum of a {type(self).__name__} and a {type(other).__name__} is neither: `in_one_frame([a, b])` or "
+                "`in_turned_frame([a, b])` keeps it almost exactly, .combine(alpha, beta) adds multiples of the reference of a "
+                "joint eigenbasis, and DenseMatrix(a.dense(), a.shape) holds it where the block is small."
+            )
+        return found
+
+    def _plus(self, other: Matrix) -> Matrix | None:
+        """The sum with another structure, where this one can hold it exactly."""
+        return None
 
     @abstractmethod
     def __mul__(self, scalar: float | Tensor) -> Matrix: ...

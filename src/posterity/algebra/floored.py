@@ -126,8 +126,7 @@ class Floored(Around, Summed):
     def jittered(self, relative: float) -> Matrix:
         return self.total.jittered(relative)
 
-    def __add__(self, other: Matrix) -> Matrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> Matrix:
         if isinstance(other, ScaledIdentity) and not other.batch:
             return Floored(self.curvature, self.share, self.floor + float(other.scale))
         return self.total + (other.total if isinstance(other, Floored) else other)

@@ -17,7 +17,7 @@ from torch import Tensor
 from posterity.algebra.base import Frame, Matrix, Summed, is_large, per_matrix
 from posterity.algebra.dense import DenseMatrix, cholesky, plus_identity, symmetric
 from posterity.algebra.diagonal import Basis, JointEigen, ScaledIdentity, eigenvectors
-from posterity.errors import EmptySum, NotExact, NotPositiveDefinite, SizeMismatch, TooLarge
+from posterity.errors import EmptySum, NotPositiveDefinite, SizeMismatch, TooLarge
 
 DENSE_LIMIT = 4096
 """The largest side for which a sum without a cheaper exact form is factorised densely (128 MB in float64)."""
@@ -150,21 +150,8 @@ class Kronecker(Matrix):
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Kronecker:
         return Kronecker.unchecked(*(x.to(device=device, dtype=dtype) for x in (self.left, self.right)))
 
-    def __add__(self, other: Matrix) -> KroneckerSum | DenseMatrix:
-        self._same_shape(other)
-        match other:
-            case Kronecker():
-                return KroneckerSum((self, other))
-            case KroneckerSum():
-                return KroneckerSum((self, *other.terms))
-            case ScaledIdentity():
-                return KroneckerSum((Kronecker.unchecked(*other.factors()), self))
-            case DenseMatrix():
-                return other + self
-        raise NotExact(
-            f"the sum of a Kronecker and a {type(other).__name__} is neither: write the second as a Kronecker product "
-            "(γ·identity is Kronecker(γ·I, I)), or use DenseMatrix where the block is small."
-        )
+    def _plus(self, other: Matrix) -> KroneckerSum | None:
+        return KroneckerSum((self,))._plus(other)
 
     def __mul__(self, scalar: float | Tensor) -> Kronecker:
         # The scale goes to the smaller factor: fewer entries to touch, the same product.
@@ -247,8 +234,7 @@ class KroneckerSum(Summed):
     def jittered(self, relative: float) -> KroneckerSum:
         return KroneckerSum([term.jittered(relative) for term in self.terms])
 
-    def __add__(self, other: Matrix) -> KroneckerSum | DenseMatrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> KroneckerSum | None:
         match other:
             case Kronecker():
                 return KroneckerSum((*self.terms, other))
@@ -256,12 +242,7 @@ class KroneckerSum(Summed):
                 return KroneckerSum((*self.terms, *other.terms))
             case ScaledIdentity():
                 return KroneckerSum((Kronecker.unchecked(*other.factors()), *self.terms))
-            case DenseMatrix():
-                return other + self
-        raise NotExact(
-            f"the sum of a KroneckerSum and a {type(other).__name__} is neither: write the second as a Kronecker "
-            "product, or use DenseMatrix where the block is small."
-        )
+        return None
 
     def __mul__(self, scalar: float | Tensor) -> KroneckerSum:
         product = KroneckerSum([term * scalar for term in self.terms])

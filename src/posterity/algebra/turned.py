@@ -147,19 +147,13 @@ class Turned(Around):
     def jittered(self, relative: float) -> Turned:
         return replace(self, frame_of=self.frame_of.jittered(relative))
 
-    def __add__(self, other: Matrix) -> Matrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> Matrix | None:
         match other:
             case Turned() if self.shares_directions(other):
                 return self._with(self.values + other.values)
             case ScaledIdentity() if not other.batch:
                 return self._with(self.values + other.scale)
-            case DenseMatrix():
-                return other + self
-        raise NotExact(
-            f"the sum of a Turned and a {type(other).__name__} has no common frame: `in_turned_frame([a, b])`, or "
-            'pt.update(..., join="turned"), keeps it almost exactly.'
-        )
+        return None
 
     def __mul__(self, scalar: float | Tensor) -> Matrix:
         if isinstance(scalar, Tensor) and scalar.ndim:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from made import pnn, task
 
-from posterity import Stream, Task
+from posterity import Task
 from posterity.errors import NoData
+from posterity.progressive import Stream
 from posterity_studies.shared.continual import Continual, Judgement, follow, judge
 from posterity_studies.shared.continual.drawing import continual
 from posterity_studies.shared.continual.metrics import average_accuracy, backward_transfer, forgetting, forward_transfer

@@ -10,8 +10,9 @@ import torch
 from made import HEAD, LATERALS, dice, network, task
 from torch import nn
 
-from posterity import Dense, GaussianNoise, Task, estimate
+from posterity import GaussianNoise, Task, estimate
 from posterity.algebra import DiagonalMatrix
+from posterity.curvature import Dense
 from posterity.errors import BadTargets, PosterityError, UnknownTask
 from posterity.laplace import train
 from posterity_studies.shared.continual import EWC, PNN, Continual, FineTuning, Joint, Learner, OnlineLaplace, follow

@@ -9,11 +9,12 @@ import pytest
 import torch
 from made import HEAD, LATERALS, QUICK, bpnn, dice, learned_prior, network, task
 
-from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Stream, Task, isotropic
+from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Task, isotropic
 from posterity.errors import BadLearnerFile, Overlap
 from posterity.gaussian.bundle import read_bundle
 from posterity.laplace import train
 from posterity.pacbayes import Landscape, Tuned, one_number
+from posterity.progressive import Stream
 from posterity_studies.shared.continual import follow
 
 

@@ -99,7 +99,7 @@ def evaluate(
     y = examples.pair[1]
     lines: list[str] = []
     if classes:
-        scores = scores_of(pt.score(prediction.probs, y))
+        scores = scores_of(pt.metrics.score(prediction.probs, y))
         if known := _seen(opened, examples):
             lines.append(
                 f"{known:,} of these examples are among those learned from: the figures are better than new data would give."
@@ -118,7 +118,7 @@ def evaluate(
         others = _read(opened, unknown, missing, part, quiet, labels=False)
         foreign = _predict(opened, network, others, seed, quiet).unknown
         if foreign is not None and prediction.unknown is not None:
-            scores["unknown_auroc"] = pt.ood_auroc(prediction.unknown, foreign)
+            scores["unknown_auroc"] = pt.metrics.ood_auroc(prediction.unknown, foreign)
     result = {"count": len(examples.x), **scores}
     if out is not None:
         write_whole(out, json.dumps(plain(result), indent=1) + "\n")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posterity.brief import brief
 from posterity.errors import BadPriorFile, DamagedFile
-from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.container import LIMIT, Entry, read_file, tensors_in, versions, write_file
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import Header
 from posterity.gaussian.storage import assemble, disassemble
@@ -31,7 +31,7 @@ class Bundle:
 
     def gaussian(self, part: str) -> Gaussian:
         """One of its Gaussians."""
-        return assemble(Header.from_json({"sha256": ZEROS, **self.raw[part]}), self.below(part))
+        return assemble(Header.from_json(self.raw[part]), self.below(part))
 
     def below(self, part: str) -> dict[str, Tensor]:
         """The tensors of one part, by their own names."""
@@ -65,8 +65,6 @@ def read_bundle(path: str | os.PathLike[str], limit_bytes: int = LIMIT) -> Bundl
     """What a file holds, after its seal was checked. Nothing in it is run."""
     with naming(path):
         raw, data = read_file(Path(path), limit_bytes)
-        if not isinstance(raw, dict):
-            raise DamagedFile("its header is no object.")
         require_memory(len(data), "what is in this file")
         return Bundle(raw, tensors_in(data))
 

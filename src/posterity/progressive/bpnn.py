@@ -231,7 +231,7 @@ class BPNN:
             generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
         )
-        posterior = update(own, network, curvature, self._scales(own, network, curvature), join=_join(own, curvature))
+        posterior = update(network, curvature, own, self._scales(own, network, curvature), join=_join(own, curvature))
         # What a column shares with the model is in the learner's own folder.
         posterior, calibration, nll = replace(posterior, frozen=FrozenState()), None, math.inf
         if self.scales == "loo":
@@ -305,7 +305,7 @@ class BPNN:
             case "loo":
                 return Scales()
             case "evidence":
-                return tune_strength(prior, network, curvature)
+                return tune_strength(network, curvature, prior)
         landscape = Landscape.of(prior, network, curvature)
         frozen = sum(entry.trace for entry in self.learned) * curvature.count
         return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scales).scales

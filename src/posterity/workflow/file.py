@@ -27,7 +27,7 @@ from posterity.checks import check_network
 from posterity.curvature import EKFAC, Curvature
 from posterity.data.batches import Batch
 from posterity.data.examples import Examples
-from posterity.errors import DamagedFile, FutureVersion, NotAFit, NotStorable, OtherNetwork
+from posterity.errors import DamagedFile, NotAFit, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
 from posterity.gaussian.container import LIMIT
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from posterity.workflow.fit import Fit
 
 log = logging.getLogger("posterity")
-FORMAT = 1
 
 
 class FitManifest(Bundle):
@@ -155,8 +154,7 @@ def save_fit(
         assert fit.examples is not None
         kept, parts["examples"] = _pack_examples(fit.examples)
     header = {
-        "fit": FORMAT,
-        "network": type(fit.model).__name__,
+        "fit": type(fit.model).__name__,
         "trainable": [name for name, p in fit.replicas.network.named_parameters() if p.requires_grad],
         "count": fit.curvature.count,
         "plan": {"verb": fit.plan.verb, "ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)},
@@ -204,10 +202,6 @@ def read_manifest(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> 
         if "fit" not in found.raw:
             raise NotAFit(
                 "it holds no fit: `fit.save(path)` writes one. A prior is opened without a network: pt.load(path)."
-            )
-        if not isinstance(found.raw["fit"], int) or found.raw["fit"] > FORMAT:
-            raise FutureVersion(
-                f"it is a fit in format {found.raw['fit']} and this version reads up to {FORMAT}: upgrade."
             )
         return FitManifest(found.raw, found.tensors)
 

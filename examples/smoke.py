@@ -1,4 +1,4 @@
-"""Does an installation work? Fit, predict, save, load and certify in a few seconds: `python examples/smoke.py`, with the wheel alone installed."""
+"""Fit, predict, save, load and certify in a few seconds, with the wheel alone installed: `python examples/smoke.py`."""
 
 import tempfile
 from pathlib import Path

@@ -37,7 +37,7 @@ def wheels(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     for project in (ROOT, ROOT / "studies"):
         call(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, project, folder=folder)
-    library, studies = folder.glob("posterity-*.whl"), folder.glob("posterity_studies-*.whl")
+    library, studies = folder.glob("posterity_torch-*.whl"), folder.glob("posterity_studies-*.whl")
     return next(library), next(studies)
 
 
@@ -59,9 +59,9 @@ def test_the_source_distribution_builds_the_same_wheel(wheels, tmp_path):
         f"import os; os.chdir({str(ROOT)!r}); from hatchling.build import build_sdist; build_sdist({str(tmp_path)!r})"
     )
     call(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path / 'tools')!r}); {build}", folder=tmp_path)
-    (source,) = tmp_path.glob("posterity-*.tar.gz")
+    (source,) = tmp_path.glob("posterity_torch-*.tar.gz")
     call(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", tmp_path, source, folder=tmp_path)
-    (again,) = tmp_path.glob("posterity-*.whl")
+    (again,) = tmp_path.glob("posterity_torch-*.whl")
     assert {n for n in names(again) if n.startswith("posterity/")} == {
         n for n in names(wheels[0]) if n.startswith("posterity/")
     }

@@ -1,4 +1,4 @@
-"""Fit, predict, save, load and certify in a few seconds, with the wheel alone installed: `python examples/smoke.py`."""
+"""Fit, predict, save, load and certify in a few seconds, with the wheel alone installed: `python packaging/smoke.py`."""
 
 import tempfile
 from pathlib import Path

@@ -65,8 +65,8 @@ FITS = {
     "one network of few": lambda: pt.learn(network(), clouds(45), method="one network", training={"epochs": 30},
                                            progress=False),
     "yes or no": yes_or_no,
-    "adapted, head kept": lambda: pt.adapt(network(), source(), clouds(30, 3), head="keep", progress=False),
-    "adapted, new head": lambda: pt.adapt(network(2), source(), (clouds(30, 3)[0], torch.arange(30) % 2), head="new",
+    "adapted, head kept": lambda: pt.adapt(network(), clouds(30, 3), source(), head="keep", progress=False),
+    "adapted, new head": lambda: pt.adapt(network(2), (clouds(30, 3)[0], torch.arange(30) % 2), source(), head="new",
                                           progress=False),
     "learned after a source": lambda: pt.learn(network(), clouds(30, 3), prior=source(), head="keep", progress=False),
     "a trained network": posterior,
@@ -133,19 +133,19 @@ def test_a_gaussian_without_statistics_predicts_and_says_what_is_missing():
     assert found.unknown is None
     with pytest.raises(NoData, match="no statistics of known inputs"):
         found.alarm()
-    adapted = pt.adapt(network(), bare, clouds(30, 3), head="keep", progress=False)
+    adapted = pt.adapt(network(), clouds(30, 3), bare, head="keep", progress=False)
     assert not adapted.reference.source
     assert adapted.predict(clouds(9)[0]).unknown is not None
 
 
 def test_inputs_of_the_source_count_as_known_where_the_target_lies_among_them():
     assert fit("adapted, head kept").reference.source
-    other = pt.adapt(network(), source(), clouds(30, 3, shift=15.0), head="keep", progress=False)
+    other = pt.adapt(network(), clouds(30, 3, shift=15.0), source(), head="keep", progress=False)
     assert not other.reference.source
 
 
 def test_one_example_a_class_works_and_it_is_said():
-    of = pt.adapt(network(), source().without_known(), clouds(3, 3), head="keep", progress=False)
+    of = pt.adapt(network(), clouds(3, 3), source().without_known(), head="keep", progress=False)
     assert any("3 known inputs were left out" in text for text in of.reference.missing)
     assert bool(torch.isfinite(of.predict(clouds(9)[0]).unknown).all())
 
@@ -153,7 +153,7 @@ def test_one_example_a_class_works_and_it_is_said():
 def test_one_class_and_constant_inputs_give_numbers():
     x, _ = clouds(20)
     for given in (x, torch.ones(20, 6)):
-        of = pt.adapt(network(), source(), (given, torch.zeros(20).long()), head="keep", progress=False)
+        of = pt.adapt(network(), (given, torch.zeros(20).long()), source(), head="keep", progress=False)
         found = of.predict(clouds(9)[0]).unknown
         assert bool(((found >= 0) & (found <= 1)).all())
 

@@ -19,13 +19,14 @@ from torch import Tensor
 
 from posterity.algebra import is_large
 from posterity.errors import BadPriorFile, DamagedFile, NotAPrior, NotStorable, PosterityError
-from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.container import LIMIT, Entry, read_file, tensors_in, versions, write_file
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
-from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec, parse
+from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec
 from posterity.gaussian.known import Known
 from posterity.gaussian.parts import count, put_together, shapes, take_apart
-from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, from_older, tensors_of
+from posterity.gaussian.plain import parse
+from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, tensors_of
 from posterity.gaussian.triangles import packed_size, unpacked
 from posterity.memory import require_memory
 
@@ -81,7 +82,7 @@ def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Stored:
     path = Path(path)
     try:
         raw, data = read_file(path, limit_bytes)
-        if isinstance(raw, dict) and "fit" in raw:
+        if "fit" in raw:
             raise NotAPrior(
                 "it holds a whole fit: pt.load(path, model) opens it, and its .posterior is the next prior."
             )
@@ -114,11 +115,11 @@ def disassemble(gaussian: Gaussian) -> tuple[dict[str, Any], dict[str, Entry]]:
     beside = _specs(gaussian.frozen)
     tensors |= {f"frozen.{k}": Entry(x) for k, x in enumerate(gaussian.frozen.tensors.values())}
     tensors |= {f"known.{name}": Entry(x) for name, x in gaussian.known.tensors.items()}
-    told_of = ProvenanceSpec.of(gaussian.provenance)
-    header = Header(tuple(blocks), gaussian.card, told_of, versions(), beside, gaussian.known.words)
+    words = json.dumps(dict(gaussian.known.words), allow_nan=False) if gaussian.known else ""
+    header = Header(versions(), ProvenanceSpec.of(gaussian.provenance), tuple(blocks), beside, gaussian.card, words)
     try:
         # Reading it back, here in memory, settles that what is saved can be loaded.
-        text = json.dumps({"sha256": ZEROS, **header.to_json()}, allow_nan=False)
+        text = json.dumps(header.to_json(), allow_nan=False)
         told = tensors_of(gaussian.provenance)
         own = {key: entry.tensor.detach().cpu() for key, entry in tensors.items()}
         assemble(Header.from_json(parse(text)), own | told, as_stored=False)
@@ -202,14 +203,10 @@ def assemble(header: Header, tensors: dict[str, Tensor], *, as_stored: bool = Tr
             precision[block.name] = put_together(block.kind, block.shape, block.terms, parts)
         except PosterityError as error:
             raise DamagedFile(f"block {block.name!r}: {error}") from error
-    stored = header.provenance
-    if isinstance(stored, ProvenanceSpec):
-        provenance = assembled(stored, tensors)
-    else:
-        provenance = from_older(stored.hashes, header.card.count, stored.chosen, mean, tensors)
-    frozen = _beside(header.frozen, tensors)
+    provenance, frozen = assembled(header.provenance, tensors), _beside(header.frozen, tensors)
     about = [name for name in tensors if name.startswith("known.")] if header.known else []
-    known = Known({name.removeprefix("known."): tensors.pop(name).clone() for name in about}, header.known)
+    about = {name.removeprefix("known."): tensors.pop(name).clone() for name in about}
+    known = Known(about, parse(header.known)) if header.known else Known()
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")
     found = Gaussian(mean, precision, header.card, frozen, known)

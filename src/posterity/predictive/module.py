@@ -19,6 +19,7 @@ from posterity.errors import NotExportable
 from posterity.kernel import Link
 from posterity.novelty import Reference, watching
 from posterity.predictive.exact import AveragedNetworks, LastLayer
+from posterity.predictive.head import HeadModule, HeadPredictor
 from posterity.predictive.in_features import InFeatures
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.prediction import Moments, probabilities, regression
@@ -52,7 +53,9 @@ class Predicting(nn.Module):
         return tuple(x.float() for x in found)
 
 
-def as_module(network: nn.Module, predictor: Predictor, reference: Reference | None = None) -> Predicting:
+def as_module(
+    network: nn.Module, predictor: Predictor, reference: Reference | None = None, unknown: bool = True
+) -> nn.Module:
     """A predictor and the network that it is for as one module, and what unknown inputs are found by.
 
     Raises:
@@ -62,8 +65,10 @@ def as_module(network: nn.Module, predictor: Predictor, reference: Reference | N
         raise NotExportable(
             'link="sampled" draws outputs, and an exported network has no draws. Learn with link="probit".'
         )
+    if isinstance(predictor, HeadPredictor):
+        return HeadModule(predictor, unknown).eval()
     parts = _parts(network, predictor, 1.0)
-    return Predicting(parts, predictor.likelihood, predictor.link, reference).eval()
+    return Predicting(parts, predictor.likelihood, predictor.link, reference if unknown else None).eval()
 
 
 def _parts(network: nn.Module, predictor: Predictor, weight: float) -> list[_Part]:

@@ -8,8 +8,8 @@ The header says what the file is, for which network, and by which plan it was ma
     posterior/…    the Gaussian over weights: the next task's prior
     predictor/…    what predictions are computed with
     examples/…     the training examples, where predictions are computed from them
-    left_out/…     scores of left-out examples, which sets and intervals are made from
     known/…        what unknown inputs are found by: features of some examples, and quantiles
+    left_out/…     scores of left-out examples, which sets and intervals are made from
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,42 +25,31 @@ from torch import Tensor, nn
 
 from posterity.blocks import Replica
 from posterity.blocks.replicas import copied
-from posterity.brief import brief
 from posterity.checks import check_network
 from posterity.curvature import EKFAC, Curvature
 from posterity.data.batches import Batch
 from posterity.data.examples import Examples
-from posterity.errors import BadPriorFile, DamagedFile, FutureVersion, NotAFit, NotStorable, OtherNetwork
+from posterity.errors import DamagedFile, NotAFit, NotAPrior, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
-from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors_in, versions, write_file
-from posterity.gaussian.header import Header
+from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
+from posterity.gaussian.container import LIMIT
 from posterity.gaussian.known import Known
-from posterity.gaussian.storage import assemble, disassemble
 from posterity.gaussian.storage import load as load_gaussian
+from posterity.heads.network import FeatureNetwork
 from posterity.laplace import Scales
-from posterity.memory import require_memory
 from posterity.novelty import from_known, to_known
 from posterity.predictive.sets import LeftOutScores
 from posterity.predictive.state import Context, pack, unpack, without_examples
 from posterity.workflow.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from posterity.workflow.fit import Fit
 
 log = logging.getLogger("posterity")
-FORMAT = 1
 
 
-@dataclass(frozen=True)
-class FitManifest:
-    """What a file says of its fit before anything is built: plain values that were checked to be there."""
-
-    __repr__ = brief
-
-    raw: Mapping[str, Any]
-    tensors: dict[str, Tensor]
+class FitManifest(Bundle):
+    """What a file says of its fit before anything is built."""
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -74,19 +61,22 @@ class FitManifest:
         """Examples that were learned from."""
         return int(self.raw["count"])
 
+    def own_network(self) -> nn.Module | None:
+        """The network of a head on features; None for others, whose code is not in the file."""
+        plain = self.raw["predictor"]
+        if plain["kind"] != "head":
+            return None
+        width, outputs = int(plain["width"]), int(plain["outputs"])
+        return FeatureNetwork(width, outputs).to(self.tensors["network/linear.weight"].dtype)
+
     @property
     def given(self) -> Gaussian | None:
         """The prior as it was given, where it is kept."""
         return self.gaussian("given") if "given" in self.raw else None
 
-    def gaussian(self, which: str) -> Gaussian:
-        """The prior or the posterior, without the network."""
-        header = Header.from_json({"sha256": ZEROS, **self.raw[which]})
-        return assemble(header, self._below(which))
-
     def examples(self) -> Examples | None:
         """The training examples, where they are kept."""
-        sizes, named = self.raw["examples"], self._below("examples")
+        sizes, named = self.raw["examples"], self.below("examples")
         if sizes is None:
             return None
         inputs = {name.removeprefix("inputs/"): x for name, x in named.items() if name.startswith("inputs/")}
@@ -110,7 +100,7 @@ class FitManifest:
         Raises:
             OtherNetwork: if it has other layers.
         """
-        found = with_weights(model, self._below("network"))
+        found = with_weights(model, self.below("network"))
         trainable = set(self.raw["trainable"])
         for name, p in found.named_parameters():
             if p.is_floating_point():
@@ -127,7 +117,7 @@ class FitManifest:
         if device.type != "cpu":
             prior, posterior = prior.to(device), posterior.to(device)
         context = Context(Replica(copied(network).eval()), prior, posterior, examples)
-        predictor = unpack(self.raw["predictor"], self._below("predictor"), context)
+        predictor = unpack(self.raw["predictor"], self.below("predictor"), context)
         if examples is not None:  # what does not fit together shows at the first prediction
             with torch.no_grad():
                 predictor.moments(context.network, examples.inputs[0].rows(torch.arange(1)))
@@ -135,19 +125,10 @@ class FitManifest:
         plan = Plan(str(verb), tuple(map(str, ways)), tuple(map(str, reasons)))  # type: ignore[arg-type]
         # Curvature is no part of what predicts or certifies.
         nothing = Curvature({}, 0.0, int(self.raw["count"]), EKFAC(), predictor.likelihood)
-        known = Known(self._below("known"), self.raw.get("known", {}))  # files of older versions have none
+        known = Known(self.below("known"), self.raw.get("known", {}))  # files of older versions have none
         reference = from_known(known) if known else None
-        scores = LeftOutScores(*found.values()) if (found := self._below("left_out")) else None
+        scores = LeftOutScores(*found.values()) if (found := self.below("left_out")) else None
         return Fit(network, prior, posterior, nothing, Scales(), None, predictor, plan, examples, reference, scores)
-
-    def _below(self, prefix: str) -> dict[str, Tensor]:
-        columns = set(self.raw["columns"])
-        return {
-            # Memory of torch's own, laid out as it was: products repeat to the last bit only if it is.
-            name[len(prefix) + 1 :]: x.clone().mT if name in columns else x.clone()
-            for name, x in self.tensors.items()
-            if name.startswith(f"{prefix}/")
-        }
 
 
 def with_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
@@ -185,41 +166,29 @@ def save_fit(
         reference, posterior = reference and reference.without_features(), posterior.without_known()
         log.info("without its training examples the variance of an output changes by %.1e of it at most", given_up)
     plain, predictor = pack(speaks)
-    tensors: dict[str, Tensor] = {f"predictor/{name}": x for name, x in predictor.items()}
-    tensors |= {f"network/{name}": x.detach() for name, x in fit.replicas.network.state_dict().items()}
-    known = to_known(reference)
-    tensors |= {f"known/{name}": x for name, x in known.tensors.items()}
+    network = {name: x.detach() for name, x in fit.replicas.network.state_dict().items()}
+    known, kept = to_known(reference), None
+    parts = {"predictor": predictor, "network": network, "known": known.tensors}
     if fit.left_out is not None:
-        tensors |= {"left_out/values": fit.left_out.values, "left_out/weights": fit.left_out.weights}
-    kept = None
+        parts["left_out"] = {"values": fit.left_out.values, "weights": fit.left_out.weights}
     if speaks.needs_examples:
         assert fit.examples is not None
-        kept, own = _pack_examples(fit.examples)
-        tensors |= {f"examples/{name}": x for name, x in own.items()}
-    columns = [name for name, x in tensors.items() if x.ndim > 1 and not x.is_contiguous() and x.mT.is_contiguous()]
-    entries = {name: Entry(x.mT if name in columns else x) for name, x in tensors.items()}
-    headers = {}
-    for which, gaussian in {"prior": fit.prior.without_known(), "posterior": posterior, "given": given}.items():
-        if gaussian is None:
-            continue
-        headers[which], parts = disassemble(gaussian)
-        entries |= {f"{which}/{name}": entry for name, entry in parts.items()}
+        kept, parts["examples"] = _pack_examples(fit.examples)
     header = {
-        "fit": FORMAT,
-        "written_by": versions(),
-        "network": type(fit.model).__name__,
+        "fit": type(fit.model).__name__,
         "trainable": [name for name, p in fit.replicas.network.named_parameters() if p.requires_grad],
         "count": fit.curvature.count,
         "plan": {"verb": fit.plan.verb, "ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)},
         "predictor": plain,
         "examples": kept,
-        "without_examples": given_up,
-        "columns": columns,
         "known": dict(known.words),
-        **headers,
+        "without_examples": given_up,
         "extra": dict(extra or {}),
     }
-    write_file(path, header, entries)
+    gaussians = {"prior": fit.prior.without_known(), "posterior": posterior} | (
+        {} if given is None else {"given": given}
+    )
+    write_bundle(path, header, gaussians, parts)
 
 
 @torch.inference_mode(False)
@@ -228,7 +197,8 @@ def load(path: str | os.PathLike[str], model: nn.Module | None = None, *, limit_
 
     Args:
         path: a file that `Gaussian.save` or `Fit.save` wrote.
-        model: for a fit, a network with the same layers. It is not changed: the fit has a copy with the weights of the file.
+        model: for a fit, a network with the same layers; a head on features needs none. It is not changed: the fit has a copy
+            with the weights of the file.
         limit_bytes: files larger than this are refused before they are read.
 
     Returns:
@@ -243,25 +213,39 @@ def load(path: str | os.PathLike[str], model: nn.Module | None = None, *, limit_
         >>> fit = pt.load("letters.fit", model)
     """
     if model is None:
-        return load_gaussian(path, limit_bytes=limit_bytes)
+        return _without_network(path, limit_bytes)
     check_network(model)
     manifest = read_manifest(path, limit_bytes=limit_bytes)
     with naming(Path(path)):
         return manifest.fit(model)
 
 
+def _without_network(path: str | os.PathLike[str], limit_bytes: int) -> Any:
+    """A prior, or a head on features, whose network follows from its file."""
+    try:
+        return load_gaussian(path, limit_bytes=limit_bytes)
+    except NotAPrior as other:
+        try:
+            manifest = read_manifest(path, limit_bytes=limit_bytes)
+        except NotAFit:
+            raise other from None
+        with naming(path):
+            network = manifest.own_network()
+        if network is None:
+            raise
+        with naming(path):
+            return manifest.fit(network)
+
+
 def read_manifest(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FitManifest:
     """What a file of a fit says of it, every byte checked, before anything is built."""
-    with naming(Path(path)):
-        raw, data = read_file(Path(path), limit_bytes)
-        if not isinstance(raw, dict) or "fit" not in raw:
+    found = read_bundle(path, limit_bytes)
+    with naming(path):
+        if "fit" not in found.raw:
             raise NotAFit(
                 "it holds no fit: `fit.save(path)` writes one. A prior is opened without a network: pt.load(path)."
             )
-        if not isinstance(raw["fit"], int) or raw["fit"] > FORMAT:
-            raise FutureVersion(f"it is a fit in format {raw['fit']} and this version reads up to {FORMAT}: upgrade.")
-        require_memory(len(data), "the fit in this file")
-        return FitManifest(raw, tensors_in(data))
+        return FitManifest(found.raw, found.tensors)
 
 
 def handed_down(path: str | os.PathLike[str]) -> Gaussian:
@@ -272,17 +256,6 @@ def handed_down(path: str | os.PathLike[str]) -> Gaussian:
         return load_gaussian(path)
     with naming(Path(path)):
         return found.gaussian("posterior")
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Errors name the file; whatever a damaged one leads to is called that."""
-    try:
-        yield
-    except BadPriorFile as error:
-        raise type(error)(f"{path}: {error}") from error.__cause__
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise DamagedFile(f"{path}: it is damaged ({type(error).__name__}: {error}). Save the fit again.") from error
 
 
 def _pack_examples(examples: Examples) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -27,6 +27,7 @@ from posterity.heads.views import Axes, unit
 from posterity.laplace import Scales, isotropic, update
 from posterity.predictive.head import HeadPredictor
 from posterity.predictive.predictor import Predictor
+from posterity.predictive.sets import LeftOutScores
 from posterity.workflow.fit import Fit
 from posterity.workflow.make import signed
 from posterity.workflow.plan import Plan
@@ -112,7 +113,20 @@ def _fit(
     posterior = signed(update(model, curvature, prior), model, None, classes)
     examples = Examples([Batch((x,), {}, targets)], y, outputs)
     plan = Plan("head", ("head",), _reasons(source, classes))
-    return Fit(model, prior, posterior, curvature, Scales(), None, predictor, plan, examples)
+    scores = _left_out(source, leave_out)
+    return Fit(model, prior, posterior, curvature, Scales(), None, predictor, plan, examples, left_out=scores)
+
+
+def _left_out(source: ClassFit | NumberFit, leave_out: LeaveOut) -> LeftOutScores | None:
+    """How little the head without its fold expected each example, for sets and intervals."""
+    judged = source.judged
+    if not len(judged):
+        return None
+    if isinstance(source, ClassFit):
+        values = 1 - source.left_out.exp().gather(1, source.labels[judged, None])[:, 0]
+    else:
+        values = (source.targets[judged] - source.means).abs() / source.variances.sqrt()
+    return LeftOutScores.of(values, None if leave_out.groups is None else leave_out.groups[judged])
 
 
 def _prior(model: FeatureNetwork, source: ClassFit | NumberFit, given: Any) -> Gaussian:

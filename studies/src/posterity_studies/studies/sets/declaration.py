@@ -24,7 +24,6 @@ STUDY = Study(
             data=[*CLASSES, *NUMBERS], examples=[20, 30, 60, 100], seed=range(50), coverage=[0.9], tested=[500]
         ),
     },
-    version=2,
     cell=cell,
     tables=tables,
     draw=draw,
@@ -32,9 +31,6 @@ STUDY = Study(
     notes=(
         "The functions are those of `posterity.predictive.sets`; the predictors are small on purpose, so that those of ten folds "
         "cost little. The split trains on one half of the labels and calibrates on the other.",
-        "“Left-out” is what `prediction.sets` and `.interval` do: the scores of left-out examples set the threshold, and the one "
-        "predictor that saw all examples is compared with it. CV+ and its minmax variant compare with the predictor of every "
-        "fold: they have a theorem, and cost a prediction for each fold.",
         "Intervals have the same length everywhere for split conformal, and nearly so for the others.",
         "A class is in a set by its probability; the most probable one always is, for all ways alike.",
     ),

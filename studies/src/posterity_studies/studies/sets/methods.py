@@ -1,4 +1,4 @@
-"""A small predictor for classes and one for numbers, and the four ways to make sets of either."""
+"""A small predictor for classes and one for numbers, and the three ways to make sets of either."""
 
 from __future__ import annotations
 
@@ -88,13 +88,6 @@ def evaluate(data: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], coverage:
         else:
             ends = left_out_intervals((y - own).abs(), new, folds, coverage, kind=kind)  # type: ignore[arg-type]
             ways[name] = _intervals(ends, truth, y)
-    whole = fit(x, y, classes)
-    if classes:
-        scores = improbability(own).gather(1, y[:, None])[:, 0]
-        ways["left-out"] = _sets(class_sets(whole(z), split_threshold(scores, coverage)), truth)
-    else:
-        limit = split_threshold((y - own).abs(), coverage)
-        ways["left-out"] = _intervals(split_intervals(whole(z), torch.ones_like(truth), limit), truth, y)
     half = order < len(y) // 2
     predict = fit(x[half], y[half], classes)
     if classes:

@@ -8,7 +8,7 @@ from statistics import mean
 from matplotlib.figure import Figure
 
 from posterity_studies.engine.declaration import Record, Table
-from posterity_studies.studies.sets.reading import OURS, WAYS, coverage, of, smaller, tasks
+from posterity_studies.studies.sets.reading import WAYS, coverage, of, smaller, tasks
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
@@ -18,18 +18,18 @@ def tables(records: Sequence[Record]) -> list[Table]:
             f"{mean(of(records, task, way, 'coverage')):.1%} / {mean(of(records, task, way, 'size')):.2f}"
             for way in WAYS
         ]
-        rows.append([task[0], str(task[1]), *parts, f"{smaller(records, task, OURS):+.0%}"])
+        rows.append([task[0], str(task[1]), *parts, f"{smaller(records, task, 'CV+'):+.0%}"])
     means = [f"{coverage(records, way).mean:.1%}" for way in WAYS]
-    rows.append(["mean", "", *means, f"{mean(smaller(records, task, OURS) for task in tasks(records)):+.0%}"])
+    rows.append(["mean", "", *means, f"{mean(smaller(records, task, 'CV+') for task in tasks(records)):+.0%}"])
     title = "Coverage / mean size (classes in a set; length of an interval in deviations of the target)"
-    return [Table(title, ["data", "labels", *WAYS, "left-out smaller than split"], rows)]
+    return [Table(title, ["data", "labels", *WAYS, "CV+ smaller than split"], rows)]
 
 
 def draw(records: Sequence[Record]) -> Figure:
     found = tasks(records)
     figure = Figure(figsize=(9, 1.2 + 0.2 * len(found)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    colours = {OURS: "#d55e00", "CV+": "#0072b2", "CV minmax": "#009e73", "split": "#8a8a8b"}
+    colours = {"CV+": "#0072b2", "CV minmax": "#009e73", "split": "#8a8a8b"}
     for way, colour in colours.items():
         left.plot(
             [mean(of(records, t, way, "coverage")) for t in found],

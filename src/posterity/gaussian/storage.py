@@ -204,9 +204,11 @@ def assemble(header: Header, tensors: dict[str, Tensor], *, as_stored: bool = Tr
         except PosterityError as error:
             raise DamagedFile(f"block {block.name!r}: {error}") from error
     provenance, frozen = assembled(header.provenance, tensors), _beside(header.frozen, tensors)
-    about = [name for name in tensors if name.startswith("known.")] if header.known else []
-    about = {name.removeprefix("known."): tensors.pop(name).clone() for name in about}
-    known = Known(about, parse(header.known)) if header.known else Known()
+    known = Known()
+    if header.known:
+        own = {name.removeprefix("known."): x.clone() for name, x in tensors.items() if name.startswith("known.")}
+        tensors = {name: x for name, x in tensors.items() if not name.startswith("known.")}
+        known = Known(own, parse(header.known))
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")
     found = Gaussian(mean, precision, header.card, frozen, known)

@@ -7,7 +7,7 @@ What a service runs need not know of posteriors: the module has weights and matr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ class Predicting(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """As `Fit.predict`, in the precision of the network, float32 at least."""
         reference, (first, *others) = self.reference, list(self.parts)
-        with watching(first.watched, () if reference is None else reference.layers) as watch:
+        with watching(cast(nn.Module, first.watched), () if reference is None else reference.layers) as watch:
             watch.expect(1)
             moments: list[Moments] = first(*args, **kwargs)
         for part in others:

@@ -86,10 +86,9 @@ def predict(
     width = calibration or Calibration()
     with evaluating(model):
         if method == "linearised":
-            speaks, drawn = StructuredGaussian(gaussian, width, likelihood, link), {"generator": generator}
-            return speaks.predict(
-                Replica(model), inputs, reference=reference, samples=samples, keep_draws=keep_draws, **drawn
-            )
+            speaks = StructuredGaussian(gaussian, width, likelihood, link)
+            own = {"reference": reference, "samples": samples, "generator": generator, "keep_draws": keep_draws}
+            return speaks.predict(Replica(model), inputs, **own)  # type: ignore[arg-type]
         if method == "sampled":
             found = sampled(model, gaussian, inputs, likelihood, samples, generator, keep_draws)
         elif method == "jvp":

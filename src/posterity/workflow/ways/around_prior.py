@@ -73,8 +73,8 @@ def around_prior(problem: Problem, options: Options) -> Candidate:
     reference = unchanged(*by, left_out, problem.leave_out, problem.likelihood, source)
     carried = unchanged(*by, None, problem.leave_out, problem.likelihood, source)
     probs, deviations = judged_by(predictor, problem.leave_out)
-    own = {"reference": reference, "carried": carried, "deviations": deviations}
-    return Candidate(prior, predictor.likelihood, predictor, probs, **own)
+    found = Candidate(prior, predictor.likelihood, predictor, probs)
+    return replace(found, reference=reference, carried=carried, deviations=deviations)
 
 
 def judged_by(predictor: ExactLinear, leave_out: LeaveOut) -> tuple[Tensor | None, Tensor | None]:

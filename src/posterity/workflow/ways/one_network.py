@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -66,8 +67,8 @@ def one_network(problem: Problem, options: Options) -> Candidate:
         probs, deviations = judged_by(predictor, problem.leave_out)
     elif Workers.here().size == 1:
         reference = set_aside(problem.model, part, held, likelihood, problem.batch_size)
-    own = {"part": part, "held": held, "reference": reference, "deviations": deviations}
-    return Candidate(problem.prior, likelihood, predictor, probs, history, **own)
+    found = Candidate(problem.prior, likelihood, predictor, probs, history, part, held)
+    return replace(found, reference=reference, deviations=deviations)
 
 
 def polish(problem: Problem, options: Options, prior: Gaussian) -> History:

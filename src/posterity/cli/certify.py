@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -42,6 +42,7 @@ def certify(
         Path | None, typer.Option(help="With a prior's file: the posterior's. By default the prior itself.")
     ] = None,
     target: opt.Target = None,
+    groups: opt.Groups = None,
     missing: opt.Missing = None,
     part: opt.Part = "train",
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999)] = 0.95,
@@ -69,12 +70,13 @@ def certify(
 ) -> None:
     """Certify the risk of networks drawn from a posterior, by examples that its prior has not seen."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
+    together: Tensor | None = None
     shared = {"passes": passes, "grid": grid, "vouched": vouched, "generator": generator, "progress": not quiet}
-    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part)
+    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part, groups=groups)
     if isinstance(opened.content, pt.Gaussian):
-        model, pair = _by_hand(opened, network, data, options)
+        model, pair, together = _by_hand(opened, network, data, options)
         after = opened.content if posterior is None else pt.load(posterior)
-        certificate = pt.certify(model, after, opened.content, pair, confidence, **shared)  # type: ignore[arg-type]
+        certificate = pt.certify(model, after, opened.content, pair, confidence, groups=together, **shared)  # type: ignore[arg-type]
     else:
         m = opened.said
         if not m.classes:
@@ -84,12 +86,23 @@ def certify(
         else:
             examples = read(data, options, m.recipe, m.classes)
             check_new_rows(opened.given, examples)
-            pair = examples.pair
+            pair, together = examples.pair, examples.groups
         note(f"certifying by {len(pair[0]):,} examples", quiet)
         if folds is None:
-            certificate = opened.fit(network).certify(pair, confidence, **shared)
+            certificate = opened.fit(network).certify(pair, confidence, groups=together, **shared)
         else:
-            certificate = _by_folds(opened, network, pair, folds, confidence, grid, vouched, generator, not quiet)
+            certificate = _by_folds(
+                opened,
+                network,
+                pair,
+                folds,
+                confidence,
+                groups=together,
+                grid=grid,
+                vouched=vouched,
+                generator=generator,
+                progress=not quiet,
+            )
     lines = []
     if out is not None:
         certificate.save(out)
@@ -124,10 +137,7 @@ def _by_folds(
     pair: tuple[Tensor, Tensor],
     folds: int,
     confidence: float,
-    grid: int,
-    vouched: str | None,
-    generator: torch.Generator | None,
-    progress: bool,
+    **options: Any,
 ) -> pt.Certificate:
     """The same verb again, several times, each time without a part of the examples."""
     m = opened.said
@@ -145,16 +155,19 @@ def _by_folds(
         learner="adapt" if m.verb == "adapt" else "learn",
         classes=m.classes,
         head=m.head,
-        grid=grid,
-        vouched=vouched,
-        generator=generator,
-        progress=progress,
+        **options,
     )
     return found.certificate
 
 
 def _kept(opened: Saved) -> tuple[Tensor, Tensor]:
     """The examples that a fit learned from."""
+    together = opened.said.recipe.groups
+    if together is not None:
+        raise BadData(
+            f'{opened.path} was learned by groups ("{together}") and keeps its examples without them: name the data that is to '
+            "certify, so that groups are counted."
+        )
     found = opened.examples()
     if found is None:
         raise BadData(
@@ -165,8 +178,8 @@ def _kept(opened: Saved) -> tuple[Tensor, Tensor]:
 
 def _by_hand(
     opened: Saved, network: str | None, data: str | None, options: ReadOptions
-) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
-    """The network and the examples for a prior's file, which may say how data is read for it."""
+) -> tuple[nn.Module, tuple[Tensor, Tensor], Tensor | None]:
+    """The network, the examples and their groups for a prior's file, which may say how data is read for it."""
     name, m = opened.name(network), opened.manifest
     if data is None:
         raise BadData("a prior's file keeps no examples: name the data that is to certify.")
@@ -174,4 +187,4 @@ def _by_hand(
     examples = read(data, options, recipe, opened.handed_down.card.classes if m is not None else ())
     check_new_rows(opened.handed_down, examples)
     outputs = max(examples.outputs, 10 if look(data, options, recipe).classes is None and name == "lenet5" else 0)
-    return build(name, tuple(examples.x.shape[1:]), outputs), examples.pair
+    return build(name, tuple(examples.x.shape[1:]), outputs), examples.pair, examples.groups

@@ -438,7 +438,7 @@ class BPNN(ColumnLearner[Learned]):
 
         Args:
             task: the task, or its name.
-            data: what certifies; the task's training data by default.
+            data: what certifies; the task's training data by default, by its groups.
             confidence: with which the bound holds.
             options: of `pt.certify`.
         Returns:
@@ -447,7 +447,8 @@ class BPNN(ColumnLearner[Learned]):
             NoData: if a name is given without data.
         """
         name = task if isinstance(task, str) else task.name
-        data = task.train if data is None and isinstance(task, Task) else data
+        if data is None and isinstance(task, Task):
+            data, options = task.train, {"groups": task.groups} | options
         self._number(name)
         if data is None:
             raise NoData(f'a certificate for "{name}" needs data: give the task itself, or data=...')

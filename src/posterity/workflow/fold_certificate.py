@@ -28,7 +28,7 @@ from posterity.pacbayes import Certificate
 from posterity.pacbayes.bounds import Spending, folds_bound
 from posterity.pacbayes.certificate import FOLDS
 from posterity.pacbayes.certify import written
-from posterity.pacbayes.examples import Examples, rows_of
+from posterity.pacbayes.examples import Examples, error_by_unit, rows_of
 from posterity.pacbayes.methods import Case, Found, bounded
 from posterity.pacbayes.refusals import checked, unseen
 from posterity.workflow.fit import Fit
@@ -126,17 +126,19 @@ def certify_folds(
     shuffled = torch.randperm(examples.n, generator=generator, device=generator.device).cpu().tensor_split(folds)
     # Rows of each part in the examples' own order, whatever order they came in.
     parts = [examples.order[torch.isin(examples.units, part)] for part in shuffled]
-    options: dict[str, Any] = {"classes": classes, "head": head, "progress": False} | learning
+    options: dict[str, Any] = {"classes": classes, "head": head, "progress": False, "generator": generator} | learning
     fits, told = [], []
     for number, out in track(list(enumerate(parts)), folds, "folds", progress):
         kept = torch.cat([part for other, part in enumerate(parts) if other != number])
         twin = copied(model)
         # Nothing of what the network may have learned before: the prior's own mean, and a head that knows no class.
         task.prior.write_to(twin)
-        if learner == "learn":
-            fit = learn(twin, rows_of(data, kept), prior, likelihood, generator=generator, **options)
-        else:
-            fit = adapt(twin, prior, rows_of(data, kept), likelihood, generator=generator, **options)
+        options["groups"] = None if groups is None else groups[kept]
+        fit = (
+            learn(twin, rows_of(data, kept), prior, likelihood, **options)
+            if learner == "learn"
+            else adapt(twin, prior, rows_of(data, kept), likelihood, **options)
+        )
         # Whatever the options of learning have let in: a fit that has seen its part, or may have, is refused.
         part = Examples.of(rows_of(data, out), batch_size, look=False)
         unseen(
@@ -144,11 +146,8 @@ def certify_folds(
         )
         fits.append(fit)
         wrong = _errors(fit, rows_of(data, out), batch_size).double()
-        inside = units[out].unique(return_inverse=True)[1]
-        each = torch.zeros(int(inside.max()) + 1).double().scatter_reduce(0, inside, wrong, "mean", include_self=False)
-        # Where copies were found and not given as groups, each may count once or as often as it comes: the larger holds.
-        error = max(float(each.mean()), 0.0 if examples.grouped else float(wrong.mean()))
-        told.append((error * len(each) if grouped else round(error * len(each)), len(each)))
+        error, n = error_by_unit(wrong, units[out], examples.grouped)
+        told.append((error * n if grouped else round(error * n), n))
     spending = found.spending
     case = Case(
         model,

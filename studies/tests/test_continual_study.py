@@ -6,8 +6,8 @@ import pytest
 import torch
 from made import HEAD, LATERALS, learned_prior, network, task
 
-from posterity import BPNN, PNN, Scales
-from posterity.progressive import EWC, Joint, Stream
+from posterity import BPNN, Scales
+from posterity.progressive import EWC, PNN, Joint, Stream
 from posterity_studies import find
 from posterity_studies.engine.declaration import Preset, Record
 from posterity_studies.engine.ledger import Ledger

@@ -79,7 +79,7 @@ def test_a_singular_precision_is_shown_with_a_note(tmp_path):
 
 
 def test_a_strangers_words_are_no_commands_to_the_terminal(tmp_path):
-    card = pt.Card(text="\x1b[2J[bold]loud[/bold]\u202e\ud800", licence="[link=http://x]MIT[/link]")
+    card = pt.gaussian.Card(text="\x1b[2J[bold]loud[/bold]\u202e\ud800", licence="[link=http://x]MIT[/link]")
     gaussian({"[red]\x1b]0;title\x07": pair(2, 2, 0)}, card=card).save(tmp_path / "a")
     result = inspect(tmp_path / "a")
     assert result.exit_code == 0, result.exception

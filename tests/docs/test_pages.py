@@ -96,7 +96,7 @@ def names(learned) -> dict[str, Any]:
         "x": images(10, 3)[0],
         "tasks": [images(20, 4), images(20, 5)],
         "learned": learned,
-        "stream": pt.Stream("fruit", [task("apple", 10), task("pear", 20)]),
+        "stream": pt.progressive.Stream("fruit", [task("apple", 10), task("pear", 20)]),
     }
 
 

@@ -6,9 +6,10 @@ import torch
 from matrices import STRUCTURES, definite, pair, turned
 from torch import Tensor
 
-from posterity import Card, Gaussian
+from posterity import Gaussian
 from posterity.algebra import Basis, JointEigen, Matrix
 from posterity.data.provenance import Choice, Provenance
+from posterity.gaussian import Card
 from posterity.gaussian.parts import take_apart
 
 

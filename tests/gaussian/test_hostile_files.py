@@ -15,7 +15,6 @@ from crafting import joined, sealed, split, with_body, with_header, with_text
 from gaussians import CARD, every, gaussian, same
 
 import posterity as pt
-from posterity import Card
 from posterity.data.provenance import Provenance
 from posterity.errors import (
     BadPriorFile,
@@ -26,6 +25,7 @@ from posterity.errors import (
     PosterityError,
     UnreadableFile,
 )
+from posterity.gaussian import Card
 from posterity.gaussian.container import HEADER_LIMIT
 
 PRIOR = gaussian(every(2, 3), card=CARD)

@@ -36,7 +36,7 @@ def certificate(rule="klinv"):
 
 
 def history():
-    return pt.History(tuple(Epoch(1.0 / k, 1.0 / k, 0.5, 1.2 / k, 0.5, 1e-3) for k in range(1, 6)), 4)
+    return pt.laplace.History(tuple(Epoch(1.0 / k, 1.0 / k, 0.5, 1.2 / k, 0.5, 1e-3) for k in range(1, 6)), 4)
 
 
 def stream():
@@ -76,7 +76,7 @@ def test_axes_go_in_and_come_out_or_are_made(name):
 def test_reliability_draws_what_reliability_measures():
     probs, labels = probs_and_labels()
     line = pt.plot.reliability(probs, labels).get_lines()[1]
-    found = pt.reliability(probs, labels)
+    found = pt.metrics.reliability(probs, labels)
     assert line.get_xdata().tolist() == pytest.approx(found.confidence)
     assert line.get_ydata().tolist() == pytest.approx(found.accuracy)
 
@@ -92,8 +92,8 @@ def test_a_confusion_matrix_counts_every_example_once():
 def test_coverage_ends_at_the_accuracy():
     probs, labels = probs_and_labels()
     line = pt.plot.coverage(probs, labels).get_lines()[0]
-    assert line.get_ydata()[-1] == pytest.approx(pt.score(probs, labels).accuracy)
-    half = pt.selective_accuracy(probs, labels, 0.5)
+    assert line.get_ydata()[-1] == pytest.approx(pt.metrics.score(probs, labels).accuracy)
+    half = pt.metrics.selective_accuracy(probs, labels, 0.5)
     assert line.get_ydata()[list(line.get_xdata()).index(0.5)] == pytest.approx(half)
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from made import HEAD, LATERALS, QUICK, bpnn, dice, learned_prior, network, task
 
-from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Stream, Task, isotropic
+from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Task, isotropic
 from posterity.errors import BadLearnerFile, Overlap
 from posterity.laplace import train
 from posterity.pacbayes import Landscape, Tuned, one_number
-from posterity.progressive import follow
+from posterity.progressive import Stream, follow
 
 
 def state(learner: BPNN) -> dict[str, torch.Tensor]:

@@ -8,10 +8,11 @@ import pytest
 import torch
 from made import pnn, task
 
-from posterity import Stream, Task
+from posterity import Task
 from posterity.errors import NoData
 from posterity.progressive import (
     Judgement,
+    Stream,
     follow,
     judge,
     permuted,

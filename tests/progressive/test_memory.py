@@ -11,9 +11,10 @@ from made import QUICK as FEW
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from posterity import BPNN, PNN, Scales, Task
+from posterity import BPNN, Scales, Task
 from posterity.errors import ChangedInput
 from posterity.laplace import train
+from posterity.progressive import PNN
 from posterity.progressive.draws import Draws
 from posterity.progressive.memory import POOL
 from posterity.progressive.network import Network

@@ -10,11 +10,12 @@ import torch
 from made import HEAD, LATERALS, dice, network, task
 from torch import nn
 
-from posterity import PNN, Dense, GaussianNoise, Task, estimate
+from posterity import GaussianNoise, Task, estimate
 from posterity.algebra import DiagonalMatrix
+from posterity.curvature import Dense
 from posterity.errors import BadTargets, PosterityError, UnknownTask
 from posterity.laplace import train
-from posterity.progressive import EWC, Continual, FineTuning, Joint, Learner, OnlineLaplace, follow
+from posterity.progressive import EWC, PNN, Continual, FineTuning, Joint, Learner, OnlineLaplace, follow
 
 TRAINING = {"epochs": 30, "lr": 2e-2, "batch_size": 64}
 RIVALS: dict[str, Callable[[], Learner]] = {

@@ -100,7 +100,7 @@ def check_save(folder: Path) -> int:
 def fits() -> list[pt.Fit]:
     """Of more and more examples, which are in the file: each larger than the one before."""
     source = pt.learn(network(8), data(40, 9), training={"epochs": 1}, progress=False).posterior
-    return [pt.adapt(network(8), source, data(8 * (k + 1), k), progress=False) for k in range(SAVES)]
+    return [pt.adapt(network(8), data(8 * (k + 1), k), source, progress=False) for k in range(SAVES)]
 
 
 def save_fits(folder: Path) -> None:

@@ -134,7 +134,7 @@ class Run:
         likelihood = pt.Categorical() if examples.classes else pt.GaussianNoise()
         if self.verb == "adapt":
             assert self.prior is not None
-            return pt.adapt(model, self.prior, examples.pair, likelihood, **options)
+            return pt.adapt(model, examples.pair, self.prior, likelihood, **options)
         options |= {"batch_size": self.asked.batch_size, "training": self.training}
         return pt.learn(model, examples.pair, self.prior, likelihood, **options)
 

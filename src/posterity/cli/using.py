@@ -107,7 +107,7 @@ def evaluate(
     y = examples.pair[1]
     told: list[str] = []
     if classes:
-        scores = scores_of(pt.score(prediction.probs, y))
+        scores = scores_of(pt.metrics.score(prediction.probs, y))
         known = _seen(opened, examples)
         if known:
             told = [
@@ -129,7 +129,7 @@ def evaluate(
         strange = _read(opened, unknown, missing, part, quiet, labels=False)
         foreign = _predict(opened, network, strange, seed, quiet).unknown
         if foreign is not None and prediction.unknown is not None:
-            scores["unknown_auroc"] = pt.ood_auroc(prediction.unknown, foreign)
+            scores["unknown_auroc"] = pt.metrics.ood_auroc(prediction.unknown, foreign)
     result = {"count": len(examples.x), **scores}
     if out is not None:
         import json

@@ -222,7 +222,7 @@ class BPNN(ColumnLearner[Learned]):
             generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
         )
-        posterior = update(own, network, curvature, self._scales(own, network, curvature), join=_join(own, curvature))
+        posterior = update(network, curvature, own, self._scales(own, network, curvature), join=_join(own, curvature))
         # What a column shares with the model is told by the learner's own folder.
         posterior = replace(posterior, frozen=FrozenState())
         if self.scales != "loo":
@@ -291,7 +291,7 @@ class BPNN(ColumnLearner[Learned]):
             case "loo":
                 return Scales()
             case "evidence":
-                return tune_strength(prior, network, curvature)
+                return tune_strength(network, curvature, prior)
         landscape = Landscape.of(prior, network, curvature)
         frozen = sum(entry.trace for entry in self.learned) * curvature.count
         return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scales).scales

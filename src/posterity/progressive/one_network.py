@@ -182,7 +182,7 @@ class OnlineLaplace(OneNetwork):
             network, task.train, self.estimator, task.likelihood, blocks=shared, generator=dice, progress=False
         )
         trunk = prior.restricted(find_blocks(network, shared))
-        return update(trunk, network, curvature, Scales(beta=self.strength), join="sum").compress()
+        return update(network, curvature, trunk, Scales(beta=self.strength), join="sum").compress()
 
 
 def _shared(network: nn.Module, head: str) -> Any:

@@ -47,7 +47,7 @@ class PNN(ColumnLearner[Trained]):
         seed: all randomness follows from it, unless a generator is given.
 
     Example:
-        >>> pnn = pt.PNN(model, laterals=["3", "7", "9"], head="11")
+        >>> pnn = pt.progressive.PNN(model, laterals=["3", "7", "9"], head="11")
         >>> for task in stream: pnn.learn(task)
         >>> pnn.predict(x, task="apple").labels
     """

@@ -137,7 +137,7 @@ def certify_folds(
         fit = (
             learn(twin, rows_of(data, kept), prior, likelihood, **options)
             if learner == "learn"
-            else adapt(twin, prior, rows_of(data, kept), likelihood, **options)
+            else adapt(twin, rows_of(data, kept), prior, likelihood, **options)
         )
         # Whatever the options of learning have let in: a fit that has seen its part, or may have, is refused.
         part = Examples.of(rows_of(data, out), batch_size, look=False)

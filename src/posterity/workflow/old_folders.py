@@ -135,7 +135,7 @@ class OldFolder:
         if siblings := self._arrays("siblings"):
             return self._siblings(network, prior, examples, siblings)
         if self.given is not None:
-            made = adapt(twin, self.given, examples.data, asked, head=options.get("head"), **shared)
+            made = adapt(twin, examples.data, self.given, asked, head=options.get("head"), **shared)
         else:
             trained = {"start": "model", "epochs": 0, "polish_steps": 0}
             made = learn(twin, examples.data, prior, asked, training=trained, **shared)

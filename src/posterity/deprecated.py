@@ -34,6 +34,30 @@ MOVED = {
 """Names that were `pt.name` up to 0.1, by the part that has them now."""
 
 
+GONE = {
+    "pacbayes": {
+        "Catoni": "projection",
+        "McAllester": "projection",
+        "PerLayer": "per_layer",
+        "grid_search": "grid_search",
+        "per_layer": "per_layer",
+    }
+}
+"""The paper's baselines, which only studies use: the file of `posterity_studies.shared` that has them now."""
+
+
+def gone(part: str, name: str) -> Exception:
+    """The error for a name that a part does not have, with its new place if it had it up to 0.1."""
+    file = GONE[part].get(name)
+    if file is None:
+        return AttributeError(f"module 'posterity.{part}' has no attribute {name!r}")
+    # No AttributeError: `from posterity.pacbayes import name` would swallow what it says.
+    return ImportError(
+        f"posterity.{part}.{name} is a baseline of the paper's and is now posterity_studies.shared.{file}.{name}: install the "
+        "studies (pip install ./studies)."
+    )
+
+
 def moved(name: str) -> Any:
     """What `pt.name` was, with a warning that says where it is now.
 

@@ -378,13 +378,15 @@ NOTHING_LEFT_OUT = {
     "estimate": "a sum over examples",
     "gibbs_risk": "a mean, which promises nothing",
     "optimise_posterior": "a posterior: what certifies it takes groups",
+    "optimise_strengths": "the same",
     "predict": "probabilities",
 }
 """Verbs that take data and neither split it, nor leave out, nor certify."""
 
 
 def test_every_verb_that_takes_data_takes_groups_or_leaves_nothing_out():
-    verbs = {name: getattr(pt, name) for name in pt.__all__ if inspect.isfunction(getattr(pt, name))}
+    every = {name: getattr(module, name) for module in (pt, pt.pacbayes) for name in module.__all__}
+    verbs = {name: verb for name, verb in every.items() if inspect.isfunction(verb)}
     taking = {name for name, verb in verbs.items() if "data" in inspect.signature(verb).parameters}
     with_groups = {name for name in taking if "groups" in inspect.signature(verbs[name]).parameters}
     assert taking - with_groups <= set(NOTHING_LEFT_OUT)

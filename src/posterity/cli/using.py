@@ -145,10 +145,19 @@ def evaluate(
 
 
 def _read(
-    opened: Saved, data: str, missing: Any, part: str, quiet: bool, labels: bool, **columns: str | None
+    opened: Saved,
+    data: str,
+    missing: Any,
+    part: str,
+    quiet: bool,
+    labels: bool,
+    target: str | None = None,
+    groups: str | None = None,
 ) -> Examples:
     m = opened.said
-    found = read(data, ReadOptions(missing=missing, part=part, **columns), m.recipe, m.classes, labels)
+    found = read(
+        data, ReadOptions(target=target, missing=missing, part=part, groups=groups), m.recipe, m.classes, labels
+    )
     for line in found.notes:
         note(line, quiet)
     return found

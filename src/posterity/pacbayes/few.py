@@ -104,20 +104,7 @@ def certify_few(
     prior = rebuilt(prior)
     few = _Few(examples, learner)
     dealt = torch.randperm(examples.n, generator=found.generator, device=found.generator.device).cpu()
-    case = Case(
-        model,
-        found.blocks,
-        prior,
-        prior,
-        0.0,
-        examples.n,
-        found.spending,
-        Categorical(),
-        None,
-        256,
-        found.generator,
-        False,
-    )
+    case = Case.at_prior(model, found, prior, examples.n, Categorical(), generator=found.generator)
     offers: list[tuple[Found, Case, tuple[Predict, ...]]] = []
     for way in ways:
         paid = replace(case, spending=found.spending.paying("ways", 1 if len(ways) == 1 else PAYS[way]))

@@ -33,6 +33,7 @@ from posterity.pacbayes.methods import Case, Found, bounded
 from posterity.pacbayes.refusals import checked, unseen
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import adapt, learn
+from posterity.workflow.predict_certificate import wrong_of
 from posterity.workflow.problem import Head, Problem
 
 
@@ -145,24 +146,10 @@ def certify_folds(
             fit.posterior, replace(part, few_values=examples.few_values), vouched, "a fit", "by their place in the data"
         )
         fits.append(fit)
-        wrong = _errors(fit, rows_of(data, out), batch_size).double()
+        wrong = wrong_of(fit, batches(rows_of(data, out), batch_size)).double()
         error, n = error_by_unit(wrong, units[out], examples.grouped)
         told.append((error * n if grouped else round(error * n), n))
-    spending = found.spending
-    case = Case(
-        model,
-        found.blocks,
-        task.prior,
-        task.prior,
-        0.0,
-        examples.n,
-        spending,
-        likelihood,
-        None,
-        batch_size,
-        None,
-        False,
-    )
+    case = Case.at_prior(model, found, task.prior, examples.n, likelihood, batch_size=batch_size)
     beside = bounded("mean", case, examples.readings())
     error = sum(wrong / n for wrong, n in told) / folds
     fields = {
@@ -176,16 +163,11 @@ def certify_folds(
     examples = replace(examples, grouped=grouped)
     notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
     certificate = written(
-        Found(folds_bound(told, spending.each, grouped=grouped), fields), case, examples, beside, notes, confidence
+        Found(folds_bound(told, found.spending.each, grouped=grouped), fields),
+        case,
+        examples,
+        beside,
+        notes,
+        confidence,
     )
     return Folds(tuple(fits), certificate)
-
-
-def _errors(fit: Fit, part: Data, batch_size: int) -> Tensor:
-    """Which examples a fit classifies wrongly. An input whose probabilities are no numbers is wrong."""
-    wrong = []
-    for batch in batches(part, batch_size):
-        inputs = batch.positional[0] if batch.positional else dict(batch.named)
-        probs = fit.predict(inputs).probs.cpu()
-        wrong.append((probs.argmax(1) != batch.targets.cpu()) | ~probs.isfinite().all(1))
-    return torch.cat(wrong)

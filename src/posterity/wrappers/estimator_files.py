@@ -76,7 +76,7 @@ def load_estimator(kind: type[Any], path: Path, network: Callable[[int, int], nn
             count = {"scores_": len(value), "held_groups_": len(getattr(made, "scores_", ()))}
             if value.shape != (count.get(name, made.n_features_in_),):
                 raise DamagedFile(f"{name} has the shape {value.shape} for {made.n_features_in_} features.")
-            setattr(made, name, value)
+            setattr(made, name, value.astype(np.int64) if name == "held_groups_" else value)
         made.n_held_out_ = int(found["held_out"])
         if found["classes"] is None:
             made.target_mean_, made.target_scale_ = map(float, found["target"])

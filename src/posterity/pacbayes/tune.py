@@ -10,6 +10,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from posterity.curvature import Curvature
+from posterity.deprecated import was
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, tune_strength
 from posterity.laplace.evidence import minimise
@@ -29,6 +30,7 @@ class Tuned:
     kl: float
 
 
+@was("prior", "model", "curvature")
 def tune(
     model: nn.Module | Mapping[str, Tensor],
     curvature: Curvature,

@@ -127,9 +127,10 @@ class Fit:
         asked = {
             name: value for name, value in options.items() if value is not None and name not in ("vouched", "progress")
         }
-        if not asked.keys() & {"methods", "passes"} and isinstance(self.likelihood, Categorical):
-            if (found := certify_predictions(self, data, confidence, **asked)) is not None:
-                return found
+        own = not asked.keys() & {"methods", "passes"} and isinstance(self.likelihood, Categorical)
+        found = certify_predictions(self, data, confidence, **asked) if own else None
+        if found is not None:
+            return found
         options = {"methods": FAMILY} | options
         return certify(self.model, self.posterior, self.prior, data, confidence, self.likelihood, **options)
 

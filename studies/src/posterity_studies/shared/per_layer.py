@@ -35,7 +35,6 @@ class PerLayer:
             raise ValueError(f"free scales are some of {EVERY_SCALE}, not {self.free}")
 
 
-@was("prior", "model", "curvature")
 def per_layer(
     landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1, search: PerLayer | None = None
 ) -> Tuned:

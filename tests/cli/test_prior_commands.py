@@ -39,7 +39,7 @@ def test_a_prior_is_shown_with_its_story_and_every_block(tmp_path):
         "f00f",
         CARD.source,
         "torch 2.9",
-        "7 examples, and unknown: it was trained elsewhere",
+        "5 examples, and unknown: it was trained elsewhere",
         f"posterity {pt.__version__}",
         f"{len(EVERY) * 12} in {len(EVERY)} blocks",
         "kB",

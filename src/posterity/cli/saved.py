@@ -22,9 +22,8 @@ from posterity.data.examples import Examples
 from posterity.errors import BadData, DamagedFile, NotAFit, NotWritable, Overlap, UnknownNetwork
 from posterity.files import check_place
 from posterity.gaussian.card import Card
-from posterity.gaussian.header import parse
+from posterity.gaussian.plain import parse
 from posterity.workflow.file import FitManifest, naming, read_manifest, save_fit
-from posterity.workflow.old_folders import OldFolder
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Saved:
     path: Path
     manifest: Manifest | None
     """None for a prior that says nothing of its data."""
-    content: FitManifest | OldFolder | pt.Gaussian
+    content: FitManifest | pt.Gaussian
     """Of a prior, the Gaussian alone."""
 
     @property
@@ -172,7 +171,7 @@ class Saved:
         return self.manifest
 
     @property
-    def _fit(self) -> FitManifest | OldFolder:
+    def _fit(self) -> FitManifest:
         if isinstance(self.content, pt.Gaussian):
             raise NotAFit(f"it is a prior: `posterity adapt {self.path} DATA --out FIT` makes a fit of it.")
         return self.content
@@ -183,15 +182,7 @@ def open_saved(path: Path) -> Saved:
 
     Raises:
         BadPriorFile: under the fitting name, if it is damaged or something else.
-        BadFitFolder: if it is a folder of an older version that is not as it was written.
     """
-    if path.is_dir():
-        old = OldFolder.read(path)
-        with naming(path):
-            told = dict(old.extra) | dict(old.extra["options"]) | dict(old.extra["recipe"])
-            columns = [c if isinstance(c, dict) else {"name": c, "categories": []} for c in told["columns"]]
-            manifest = Manifest.from_json({"missing": "refuse", **told, "columns": columns})
-            return Saved(path, manifest, old if old.extra["kind"] == "fit" else old.gaussian("prior"))
     try:
         found = read_manifest(path)
     except NotAFit:

@@ -18,7 +18,6 @@ from posterity.data.batches import Batch, Data, Workers, batches, check_data, is
 from posterity.data.dependence import dependence
 from posterity.data.hashes import Hashes, batch_hashes, copies, data_fingerprint, whole_of
 from posterity.data.near_copies import near_copies, repeats_by_chance, scaled
-from posterity.data.older_hashes import OlderHashes, older_batch_hashes
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData, DependentExamples, NoData
 from posterity.pacbayes.bounds import count_bound
@@ -139,10 +138,6 @@ class Examples:
         """What the error of one predictor is at most, by its errors in the data's own order."""
         error, n = error_by_unit(wrong[self.order].double(), self.units, self.grouped)
         return count_bound(error, n, delta, grouped=self.grouped or n < self.count)
-
-    def older(self) -> OlderHashes:
-        """Hashes as older files have them."""
-        return torch.cat([older_batch_hashes(batch) for batch in self.batches])
 
     def readings(self) -> list[Reading]:
         """All examples, groups counting alike; where some are copies each once as well: the larger of both bounds holds."""

@@ -30,9 +30,9 @@ from posterity.checks import check_network
 from posterity.curvature import EKFAC, Curvature
 from posterity.data.batches import Batch
 from posterity.data.examples import Examples
-from posterity.errors import BadPriorFile, DamagedFile, FutureVersion, NotAFit, NotStorable, OtherNetwork
+from posterity.errors import BadPriorFile, DamagedFile, NotAFit, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
-from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.container import LIMIT, Entry, read_file, tensors_in, versions, write_file
 from posterity.gaussian.header import Header
 from posterity.gaussian.storage import assemble, disassemble
 from posterity.gaussian.storage import load as load_gaussian
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from posterity.workflow.fit import Fit
 
 log = logging.getLogger("posterity")
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,7 @@ class FitManifest:
 
     def gaussian(self, which: str) -> Gaussian:
         """The prior or the posterior, without the network."""
-        header = Header.from_json({"sha256": ZEROS, **self.raw[which]})
-        return assemble(header, self._below(which))
+        return assemble(Header.from_json(self.raw[which]), self._below(which))
 
     def examples(self) -> Examples | None:
         """The training examples, where they are kept."""
@@ -192,9 +190,8 @@ def save_fit(
         headers[which], parts = disassemble(gaussian)
         entries |= {f"{which}/{name}": entry for name, entry in parts.items()}
     header = {
-        "fit": FORMAT,
+        "fit": type(fit.model).__name__,
         "written_by": versions(),
-        "network": type(fit.model).__name__,
         "trainable": [name for name, p in fit.replicas.network.named_parameters() if p.requires_grad],
         "count": fit.curvature.count,
         "plan": {"verb": fit.plan.verb, "ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)},
@@ -240,12 +237,10 @@ def read_manifest(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> 
     """What a file of a fit says of it, every byte checked, before anything is built."""
     with naming(Path(path)):
         raw, data = read_file(Path(path), limit_bytes)
-        if not isinstance(raw, dict) or "fit" not in raw:
+        if "fit" not in raw:
             raise NotAFit(
                 "it holds no fit: `fit.save(path)` writes one. A prior is opened without a network: pt.load(path)."
             )
-        if not isinstance(raw["fit"], int) or raw["fit"] > FORMAT:
-            raise FutureVersion(f"it is a fit in format {raw['fit']} and this version reads up to {FORMAT}: upgrade.")
         require_memory(len(data), "the fit in this file")
         return FitManifest(raw, tensors_in(data))
 

@@ -20,7 +20,7 @@ from posterity.data.near_copies import repeats_by_chance
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData, NotHeldOut, NotInstalled
 from posterity.gaussian import Gaussian
-from posterity.gaussian.header import parse
+from posterity.gaussian.plain import parse
 from posterity.pacbayes.examples import joined
 from posterity.predictive import Prediction
 from posterity.predictive.sets import class_sets, split_intervals, split_threshold

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper: the power method for sums of Kronecker products."""
+"""Baselines for `posterity.algebra.nearest`: Algorithm 1 of the paper (the power method), and summing factor by factor."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posterity.algebra import Kronecker, KroneckerSum, relative_error
 from posterity.algebra.base import standard_normal
-from posterity.algebra.kronecker import Kronecker, KroneckerSum
-from posterity.algebra.nearest import relative_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,3 +93,8 @@ def _pair(total: KroneckerSum, left: Float[Tensor, "*b n"]) -> Kronecker:
     left, right = left.unflatten(-1, (out, out)), right.unflatten(-1, (inp, inp))
     # A start is random in all entries; what symmetric terms make of it is symmetric but for rounding.
     return Kronecker((left + left.mT) / 2, right)
+
+
+def factorwise_sum(total: KroneckerSum) -> Kronecker:
+    """(Σ L_k) ⊗ (Σ R_k): the rule of Ritter et al. (2018). The cross terms L_i ⊗ R_j are all counted in."""
+    return Kronecker(sum(t.left for t in total.terms), sum(t.right for t in total.terms))  # type: ignore[arg-type]

@@ -421,7 +421,7 @@ def test_groups_of_another_length_are_refused(verb):
 
 @pytest.mark.parametrize("verb", ["train", "learn"])
 def test_a_share_that_is_held_out_is_one_of_groups(verb, monkeypatch):
-    sides = []
+    scene, sides = Scene(), []
 
     def spied(*given):
         sides.append(split(*given))
@@ -431,9 +431,9 @@ def test_a_share_that_is_held_out_is_one_of_groups(verb, monkeypatch):
         monkeypatch.setattr(import_module(module), "split", spied)
     options = {"validation": 0.3, "groups": GROUPS, "progress": False}
     if verb == "train":
-        pt.train(Scene().model, D, **options, **QUICK)
+        pt.train(scene.model, D, **options, **QUICK)
     else:
-        pt.learn(Scene().model, D, training=QUICK, **options)
+        pt.learn(scene.model, D, training=QUICK, **options)
     assert sides
     row = {tuple(x.tolist()): int(g) for x, g in zip(D[0], GROUPS, strict=True)}
     for (first, _), (second, _) in sides:

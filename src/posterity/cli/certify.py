@@ -70,39 +70,45 @@ def certify(
 ) -> None:
     """Certify the risk of networks drawn from a posterior, by examples that its prior has not seen."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
-    together: Tensor | None = None
-    shared = {"passes": passes, "grid": grid, "vouched": vouched, "generator": generator, "progress": not quiet}
+    shared: dict[str, Any] = {
+        "passes": passes,
+        "grid": grid,
+        "vouched": vouched,
+        "generator": generator,
+        "progress": not quiet,
+    }
     opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part, groups=groups)
     if isinstance(opened.content, pt.Gaussian):
-        model, pair, together = _by_hand(opened, network, data, options)
+        model, pair, shared["groups"] = _by_hand(opened, network, data, options)
         after = opened.content if posterior is None else pt.load(posterior)
-        certificate = pt.certify(model, after, opened.content, pair, confidence, groups=together, **shared)  # type: ignore[arg-type]
+        certificate = pt.certify(model, after, opened.content, pair, confidence, **shared)
     else:
         m = opened.said
         if not m.classes:
             raise BadData("certificates are on the error of classifiers, and this fit is a regression.")
-        if data is None:
-            pair = _kept(opened)
-        else:
-            examples = read(data, options, m.recipe, m.classes)
-            check_new_rows(opened.given, examples)
-            pair, together = examples.pair, examples.groups
+        pair, shared["groups"] = _examples(opened, data, options)
         note(f"certifying by {len(pair[0]):,} examples", quiet)
         if folds is None:
-            certificate = opened.fit(network).certify(pair, confidence, groups=together, **shared)
-        else:
-            certificate = _by_folds(
-                opened,
-                network,
-                pair,
-                folds,
-                confidence,
-                groups=together,
-                grid=grid,
-                vouched=vouched,
-                generator=generator,
-                progress=not quiet,
+            certificate = opened.fit(network).certify(pair, confidence, **shared)
+        elif opened.given is None:
+            raise BadData(
+                f"{fit} was learned without a prior, and --folds certifies what a prior and a few examples give."
             )
+        else:
+            # The same verb again, several times, each time without a part of the examples.
+            del shared["passes"]
+            model = opened.network(network)
+            certificate = pt.certify_folds(
+                model,
+                opened.given,
+                pair,
+                confidence,
+                folds=folds,
+                learner=m.verb,
+                classes=m.classes,
+                head=m.head,
+                **shared,
+            ).certificate
     lines = []
     if out is not None:
         certificate.save(out)
@@ -131,37 +137,15 @@ def audit(
     write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
 
 
-def _by_folds(
-    opened: Saved,
-    network: str | None,
-    pair: tuple[Tensor, Tensor],
-    folds: int,
-    confidence: float,
-    **options: Any,
-) -> pt.Certificate:
-    """The same verb again, several times, each time without a part of the examples."""
-    m = opened.said
-    given = opened.given
-    if given is None:
-        raise BadData(
-            f"{opened.path} was learned without a prior, and --folds certifies what a prior and a few examples give."
-        )
-    found = pt.certify_folds(
-        opened.network(network),
-        given,
-        pair,
-        confidence,
-        folds=folds,
-        learner="adapt" if m.verb == "adapt" else "learn",
-        classes=m.classes,
-        head=m.head,
-        **options,
-    )
-    return found.certificate
+Pair = tuple[Tensor, Tensor]
 
 
-def _kept(opened: Saved) -> tuple[Tensor, Tensor]:
-    """The examples that a fit learned from."""
+def _examples(opened: Saved, data: str | None, options: ReadOptions) -> tuple[Pair, Tensor | None]:
+    """Those that are named, or those that a fit learned from, where it keeps them; and their groups."""
+    if data is not None:
+        examples = read(data, options, opened.said.recipe, opened.said.classes)
+        check_new_rows(opened.given, examples)
+        return examples.pair, examples.groups
     together = opened.said.recipe.groups
     if together is not None:
         raise BadData(
@@ -173,12 +157,12 @@ def _kept(opened: Saved) -> tuple[Tensor, Tensor]:
         raise BadData(
             f"{opened.path} keeps no examples (it learned from {opened.count:,}): name the data that is to certify."
         )
-    return found.whole.positional[0], found.whole.targets
+    return (found.whole.positional[0], found.whole.targets), None
 
 
 def _by_hand(
     opened: Saved, network: str | None, data: str | None, options: ReadOptions
-) -> tuple[nn.Module, tuple[Tensor, Tensor], Tensor | None]:
+) -> tuple[nn.Module, Pair, Tensor | None]:
     """The network, the examples and their groups for a prior's file, which may say how data is read for it."""
     name, m = opened.name(network), opened.manifest
     if data is None:

@@ -34,7 +34,6 @@ from posterity_studies.shared.networks import HalfPrecisionTraining, fresh
 from posterity_studies.shared.priors import at_strength, start_at
 from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.studies.certificates.features import head_cell
-from posterity_studies.studies.certificates.reading import WITHOUT_TEST
 
 
 def wide() -> nn.Sequential:
@@ -72,7 +71,7 @@ def source(arguments: Arguments) -> Recipe | None:
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """The certificate, its parts, and the errors on test images that nothing has seen."""
-    if arguments["row"] in WITHOUT_TEST:
+    if arguments["network"] == "head":
         return head_cell(arguments, generator)
     if arguments["row"] == "mnist-recursive":
         return _recursive(arguments, generator)

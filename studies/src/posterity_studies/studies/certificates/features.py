@@ -74,10 +74,10 @@ def exact_head(x: Tensor, y: Tensor, precision: float) -> Tensor:
     def closure() -> Tensor:
         optimiser.zero_grad()
         loss = cross_entropy(inputs @ rows.T, y, reduction="sum") + 0.5 * precision * rows.square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return loss
 
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    optimiser.step(closure)
     return rows.detach()
 
 

@@ -182,7 +182,6 @@ def record(outcome: Any, seed: int) -> dict[str, Any]:
         gaussian, weights = outcome.posterior, outcome.model.state_dict()
     return {
         "mean": found.mean.double().flatten().tolist(),
-        "unknown": None if found.unknown is None else found.unknown.double().flatten().tolist(),
         "epistemic": found.epistemic.double().flatten().tolist(),
         "posterior": gaussian.fingerprint(),
         "seen": gaussian.provenance.fingerprint,

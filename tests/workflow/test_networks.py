@@ -17,7 +17,6 @@ from posterity.data.batches import Batch
 from posterity.data.leave_out import LeaveOut
 from posterity.kernel import outputs_at
 from posterity.predictive.exact import AveragedNetworks
-from posterity.predictive.predictor import Stack
 from posterity.workflow.plan import choose_plan, facts_of
 from posterity.workflow.problem import Problem
 from posterity.workflow.recipe import FromScratch, Limits, Recipe
@@ -53,10 +52,7 @@ def averaged(data: tuple[Tensor, Tensor], steps: int = 20) -> tuple[AveragedNetw
 
 
 def networks_in(fit: pt.Fit) -> AveragedNetworks | None:
-    if not isinstance(fit.predictor, Stack):
-        return None
-    found = fit.predictor.parts[-1][1]
-    return found if isinstance(found, AveragedNetworks) else None
+    return fit.predictor if isinstance(fit.predictor, AveragedNetworks) else None
 
 
 def outputs(model: nn.Module, weights: Any, x: Tensor) -> Tensor:

@@ -167,10 +167,8 @@ MANY = Recipe(small_networks=QUICK, limits=Limits(side=70))
 
 
 def networks_in(fit: pt.Fit) -> AveragedNetworks:
-    assert isinstance(fit.predictor, Stack)
-    found = fit.predictor.parts[-1][1]
-    assert isinstance(found, AveragedNetworks)
-    return found
+    assert isinstance(fit.predictor, AveragedNetworks)
+    return fit.predictor
 
 
 def test_more_examples_than_an_exact_posterior_takes_are_learned_by_siblings_too(tmp_path: Path) -> None:

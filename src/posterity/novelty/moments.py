@@ -58,10 +58,12 @@ class RelativeVariance:
         return cls(rows, torch.linalg.cholesky(rows @ rows.T + noise), size)
 
     def __call__(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m"]:
+        if torch.compiler.is_exporting():
+            return self._of(rows)
         found = [self._of(part) for part in rows.split(4096)]
         return torch.cat(found) if found else rows.new_empty(0).double()
 
     def _of(self, rows: Tensor) -> Tensor:
-        scaled = torch.cat((rows.double() / self.size, self.rows.new_full((len(rows), 1), CONSTANT)), 1)
+        scaled = torch.cat((rows.double() / self.size, self.rows.new_full((rows.shape[0], 1), CONSTANT)), 1)
         explained = torch.linalg.solve_triangular(self.root, self.rows @ scaled.T, upper=False).square().sum(0)
         return 1 - explained / scaled.square().sum(1)

@@ -20,6 +20,7 @@ from posterity.data.examples import Examples
 from posterity.errors import DamagedFile, NotStorable
 from posterity.gaussian import Gaussian
 from posterity.gaussian.triangles import packed, unpacked
+from posterity.heads import ClassHead, from_tensors, to_tensors
 from posterity.kernel import (
     BlockFrame,
     Calibration,
@@ -41,6 +42,7 @@ from posterity.kernel.linearised import AroundNetwork
 from posterity.kernel.variational import VariationalLatent, VariationalPosterior
 from posterity.predictive.exact import AveragedNetworks, ExactLinear, LastLayer
 from posterity.predictive.linearised import StructuredGaussian
+from posterity.predictive.on_features import HeadOnFeatures
 from posterity.predictive.predictor import Plain, Predictor, Stack
 
 KERNELS: dict[str, type[Kernel]] = {"per output": PerOutput, "shared": Shared, "in weights": InWeights}
@@ -107,6 +109,11 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             shares = [share for share, _ in predictor.networks]
             own = {"calibration": _numbers(predictor.calibration), "shares": shares}
             return {"kind": "networks", **_meaning(predictor), **own}, tensors
+        case HeadOnFeatures():
+            head, about = to_tensors(predictor.head)
+            tensors = {f"point/{name}": w for name, w in predictor.point.items()}
+            plain = {"kind": "head", **_meaning(predictor), "layer": predictor.layer, "head": about}
+            return plain, tensors | {f"head/{k}": x for k, x in head.items()}
         case ExactLinear():
             return _pack_exact(predictor)
     raise NotStorable(f"a {type(predictor).__name__} has no place in a file.")
@@ -136,6 +143,12 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             return AveragedNetworks(
                 networks, _calibration(plain["calibration"]), _likelihood(plain["likelihood"]), _link(plain)
             )
+        case "head":
+            head = from_tensors(_below(tensors, "head"), plain["head"])
+            if not isinstance(head, ClassHead):
+                raise DamagedFile("a head on features is for classes, and this one is not.")
+            point = _below(tensors, "point")
+            return HeadOnFeatures(point, str(plain["layer"]), head, _likelihood(plain["likelihood"]), _link(plain))
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
     raise DamagedFile(f"no predictor is called {plain['kind']!r}.")

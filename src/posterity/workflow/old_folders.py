@@ -22,7 +22,6 @@ from posterity.blocks.replicas import copied
 from posterity.curvature import EKFAC, Categorical, Curvature, GaussianNoise, Likelihood
 from posterity.data.batches import Batch
 from posterity.data.examples import Examples
-from posterity.data.leave_out import LeaveOut
 from posterity.errors import BadFitFolder, BadPriorFile
 from posterity.gaussian import Gaussian
 from posterity.gaussian.header import parse
@@ -35,10 +34,9 @@ from posterity.predictive.predictor import Predictor, Stack
 from posterity.workflow.file import naming, with_weights
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import adapt, learn
-from posterity.workflow.make import stacked
 from posterity.workflow.plan import Plan
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.candidate import Candidate, Options
+from posterity.workflow.ways.candidate import Options
 from posterity.workflow.ways.small_networks import Siblings, around_siblings
 
 LIMIT = 16 * 2**20
@@ -141,12 +139,8 @@ class OldFolder:
             made = learn(twin, examples.data, prior, asked, training=trained, **shared)
         if averaged is None or not isinstance(made.predictor, ExactLinear):
             return made.predictor
-        known = [m.weight * m.log_probs.exp() for m in made.predictor.choice.members if m.log_probs is not None]
-        probs = self._arrays("networks")["log_probs"].double().exp()
-        # Older versions left out examples that are alone in their class too: their scores are of other examples.
-        here = torch.stack(known).sum(0).double() if known and len(known[0]) == len(probs) else None
-        candidates = Candidate(prior, asked, made.predictor, here), Candidate(prior, asked, averaged, probs)
-        return stacked(candidates, LeaveOut.of(examples.targets, None))
+        weight = float(self._arrays("networks")["numbers"][2])
+        return Stack(((1 - weight, made.predictor), (weight, averaged)))
 
     def _siblings(self, network: nn.Module, prior: Gaussian, examples: Examples, arrays: dict[str, Tensor]) -> Stack:
         folds, noise = arrays.pop("folds"), GaussianNoise(float(arrays.pop("noise")[0]))

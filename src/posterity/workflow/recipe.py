@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from posterity.kernel.kernels import SHARED, SIDE
@@ -94,6 +95,27 @@ class LastLayers:
 
 
 @dataclass(frozen=True)
+class Stacking:
+    """How much is believed of each candidate before any example is left out, in examples that only it explains.
+
+    With one label a class nothing can be left out, and the shares of these numbers are the weights.
+    """
+
+    counts: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "exact around the prior": 1.0,
+            "networks from the prior": 1.0,
+            "head alone": 1.0,
+            "prior alone": 1.0,
+            "as trained": 5.0,
+            "structured": 1.0,
+        }
+    )
+    least: float = 0.02
+    """Candidates of less weight are dropped: they change no prediction worth their price."""
+
+
+@dataclass(frozen=True)
 class Limits:
     """Sizes up to which a way is worth its price."""
 
@@ -107,6 +129,8 @@ class Limits:
     """That are held in memory."""
     from_scratch: int = 5_000
     """Examples up to which six trainings from scratch are cheap, for a network that is not small."""
+    products: float = 1e10
+    """Of a forward pass over all examples, beyond which curvature of all layers of a trained network takes minutes."""
     large_network: int = 1_000_000
     """Weights beyond which they are not."""
     small_network: int = 20_000
@@ -130,4 +154,5 @@ class Recipe:
     many_examples: ManyExamples = ManyExamples()
     small_networks: SmallNetworks = SmallNetworks()
     last_layer: LastLayers = LastLayers()
+    stacking: Stacking = field(default_factory=Stacking)
     limits: Limits = Limits()

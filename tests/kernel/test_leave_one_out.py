@@ -154,7 +154,6 @@ def test_a_group_counts_as_one_example_in_the_weights():
     assert many[0].weight > 0.99
 
 
-
 def test_folds_keep_groups_together_and_spread_classes():
     targets = torch.arange(40) % 4
     folds = LeaveOut.of(targets, folds=10).folds

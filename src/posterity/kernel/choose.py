@@ -30,6 +30,9 @@ TEMPERATURES = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Of the probabilities. Below one they would be sharper than the network's own, which overfits few examples."""
 TAUS = (0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Multiples of the posterior covariance; 0 is the network at its mode."""
+UNJUDGED = (0.4, 1.0)
+"""Temperatures of a new head that nothing was left out of, in equal parts: after a good source it is surer than this strength
+says (.55 would be best), after another as sure (.7 to 1.5; digits and letters of MNIST and NotMNIST, halves of their classes)."""
 MEMBERS = 4
 """The most posteriors of an average: each costs its own kernel at every prediction."""
 ALIKE = 0.02
@@ -170,8 +173,9 @@ class _Search:
                 "no posterior fits one example a class: look for constant or repeated inputs."
             ) from error
         options = len(UNITS) ** 2 if self.new_head else len(UNITS)
-        member = Member(1.0, posterior, Calibration(0.0), math.nan)
-        return Choice((member,), options, "fixed", options, loose=self.loose(posterior))
+        soft = UNJUDGED if self.new_head else (1.0,)
+        members = tuple(Member(1 / len(soft), posterior, Calibration(0.0, t), math.nan) for t in soft)
+        return Choice(members, options, "fixed", options, loose=self.loose(posterior))
 
     def loose(self, best: FunctionPosterior) -> FunctionPosterior | None:
         """Source and floor alike, at the loosest strength that numbers allow. None where grids move: nobody has tried there."""

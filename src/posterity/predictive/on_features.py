@@ -30,6 +30,7 @@ class HeadOnFeatures(Predictor):
     layer: str
     """The last layer, whose inputs are read and whose outputs are not."""
     head: ClassHead
+    calibration: Calibration
     likelihood: Likelihood
     link: Link = "probit"
 
@@ -38,7 +39,7 @@ class HeadOnFeatures(Predictor):
         features = features_at(network, self.layer, self.point, batch)
         log_probs = self.head.log_probs(features).to(features.device)
         certain = log_probs.new_zeros(*log_probs.shape, log_probs.shape[1])
-        return [Moments(1.0, log_probs, certain, Calibration(0.0), in_unknown=0.0)]
+        return [Moments(1.0, log_probs, certain, self.calibration, in_unknown=0.0)]
 
 
 @torch.no_grad()

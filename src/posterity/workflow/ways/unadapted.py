@@ -53,5 +53,6 @@ def head_alone(problem: Problem, options: Options) -> Candidate:
     probs[fit.judged.to(probs.device)] = known.exp().to(probs)
     # Its variance is not asked for, and would hold the span of the training rows.
     empty = Axes(fit.head.axes.vectors[:, :0], fit.head.axes.values[:0])
-    predictor = HeadOnFeatures(point, layer, replace(fit.head, axes=empty), problem.likelihood, options.link)
+    soft = Calibration(0.0, 1.0 if len(fit.judged) else options.recipe.stacking.unjudged)
+    predictor = HeadOnFeatures(point, layer, replace(fit.head, axes=empty), soft, problem.likelihood, options.link)
     return Candidate(problem.prior, problem.likelihood, predictor, probs[leave_out.judged], scores_unknown=False)

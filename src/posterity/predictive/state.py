@@ -113,7 +113,7 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             head, about = to_tensors(predictor.head)
             tensors = {f"point/{name}": w for name, w in predictor.point.items()}
             plain = {"kind": "head", **_meaning(predictor), "layer": predictor.layer, "head": about}
-            plain["calibration"] = _numbers(predictor.calibration)
+            plain["calibration"] = numbers_of(predictor.calibration)
             return plain, tensors | {f"head/{k}": x for k, x in head.items()}
         case ExactLinear():
             return _pack_exact(predictor)
@@ -149,9 +149,9 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             if not isinstance(head, ClassHead):
                 raise DamagedFile("a head on features is for classes, and this one is not.")
             point = _below(tensors, "point")
-            soft = _calibration(plain["calibration"])
+            soft = calibration_of(plain["calibration"])
             return HeadOnFeatures(
-                point, str(plain["layer"]), head, soft, _likelihood(plain["likelihood"]), _link(plain)
+                point, str(plain["layer"]), head, soft, likelihood_of(plain["likelihood"]), _link(plain)
             )
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)

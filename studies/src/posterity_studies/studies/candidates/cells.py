@@ -109,7 +109,7 @@ def _after(arguments: Arguments, seed: int) -> dict[str, Any]:
     began = time.process_time()
     found = ours(learn(copy.deepcopy(start), train, prior, **options), test, began)
     began = time.process_time()
-    found |= ours(adapt(copy.deepcopy(start), prior, train, **options), test, began, "adapt")
+    found |= ours(adapt(copy.deepcopy(start), train, prior, **options), test, began, "adapt")
     with torch.no_grad():
         rows = [torch.cat([below(part) for part in rows.split(500)]) for rows in (train[0], test[0])]
     found |= on_rows((rows[0], train[1]), (rows[1], test[1]))

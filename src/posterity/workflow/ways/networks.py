@@ -98,8 +98,9 @@ def averaged(
     soft = temperature(
         outputs, likelihood, targets, None if leave_out.each is None else leave_out.each[leave_out.judged]
     )
+    log_probs = left_out.log_probs(likelihood, targets, Calibration(0.0, soft), options.link)
+    # An average is softer than the single networks that were scored.
     calibration = Calibration(0.0, soft**recipe.softened)
-    log_probs = left_out.log_probs(likelihood, targets, calibration, options.link)
     found = AveragedNetworks(tuple(networks), calibration, likelihood, options.link)
     return found, log_probs.double().exp()
 

@@ -14,7 +14,7 @@ from posterity.workflow.problem import Problem
 from posterity.workflow.recipe import Limits
 from posterity.workflow.ways.candidate import IN_FUNCTION_SPACE, Options
 
-Verb = Literal["learn", "adapt", "posterior"]
+Verb = Literal["learn", "adapt", "posterior", "head"]
 Way = Literal[
     "exact around the prior",
     "networks from the prior",
@@ -26,6 +26,7 @@ Way = Literal[
     "last layer",
     "structured",
     "structured, last layer",
+    "head",
 ]
 
 

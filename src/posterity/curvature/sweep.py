@@ -25,6 +25,7 @@ from posterity.data.batches import Batch, Data, Workers, batch_count, batches, c
 from posterity.data.hashes import Hashes, batch_hashes, gathered
 from posterity.data.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
+from posterity.files import resuming
 from posterity.memory import require_memory
 
 SMALL = 64 * 2**20
@@ -165,7 +166,8 @@ class _Pass:
         self.partial: Partial | None = partial
         self.batches, self.skipped = 0, 0
         if partial is not None and partial.found is not None:
-            self._restore(partial.found)
+            with resuming(partial.path, "this estimate"):
+                self._restore(partial.found)
 
     def take(self, batch: Batch) -> None:
         """See a batch, unless its sums came from the checkpoint."""

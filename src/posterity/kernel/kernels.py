@@ -59,9 +59,9 @@ class Kernel(ABC):
         """Whether the source says anything: otherwise a share has no meaning."""
         return any(frame.source is not None for frame in self.frames.values())
 
-    @abstractmethod
     def own(self, of: Jacobian, strength: Strength | None) -> Tensor:
         """The kernel of training examples with each other."""
+        return self.between(of, of, strength, self.kept)
 
     @abstractmethod
     def between(self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Tensor:
@@ -131,9 +131,6 @@ class Kernel(ABC):
 class PerOutput(Kernel):
     """The kernel of a network linearised at one point: every output has gradients of its own."""
 
-    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n outputs n outputs"]:
-        return self._all(strength, lambda name, w: of.blocks[name].gram(of.blocks[name], w), "own", self.kept)  # type: ignore[arg-type]
-
     def between(
         self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
     ) -> Float[Tensor, "n outputs m others"]:
@@ -174,13 +171,17 @@ class Shared(Kernel):
 
     head: str
 
-    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n n"]:
-        return self._with_head(of, of, strength, self.kept)
-
     def between(
         self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
     ) -> Float[Tensor, "n m"]:
-        return self._with_head(first, second, strength, kept)
+        body = self._sum(
+            self._body,
+            strength,
+            lambda name, w: first.blocks[name].shared_gram(second.blocks[name], w),  # type: ignore[arg-type]
+            first,
+            kept,
+        )
+        return self._plus(self._features(first) @ self._features(second).mT, body, strength)
 
     def within(self, of: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Float[Tensor, " m"]:
         body = self._sum(self._body, strength, lambda name, w: of.blocks[name].shared_norms(w), "within", kept)
@@ -209,16 +210,6 @@ class Shared(Kernel):
                 'features an example has a kernel. Use pt.learn(..., scales="catoni"), which keeps a Gaussian over weights.'
             )
         return head.a.double()
-
-    def _with_head(self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None) -> Tensor:
-        body = self._sum(
-            self._body,
-            strength,
-            lambda name, w: first.blocks[name].shared_gram(second.blocks[name], w),  # type: ignore[arg-type]
-            first,
-            kept,
-        )
-        return self._plus(self._features(first) @ self._features(second).mT, body, strength)
 
     def _plus(self, head: Tensor, body: Tensor | None, strength: Strength | None) -> Tensor:
         own = head / (self.frames[self.head].floor if strength is None else strength.head)

@@ -62,9 +62,6 @@ class InWeights(Kernel):
 
     head: str
 
-    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n inp"]:
-        return self._scaled(of, strength)
-
     def between(
         self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
     ) -> Float[Tensor, "m inp"]:
@@ -104,17 +101,16 @@ class WeightsLatent(Latent):
     def covariance(
         self, cross: Float[Tensor, "m inp"], prior: Float[Tensor, " m"]
     ) -> Float[Tensor, "m outputs outputs"]:
-        c = self.outputs.shape[1]
-        eye = torch.eye(c, dtype=cross.dtype, device=cross.device)
-        columns = torch.einsum("cd,mi->cimd", eye, cross).reshape(len(self.lower), -1)
-        reduced = torch.linalg.solve_triangular(self.lower, columns, upper=False).view(-1, len(cross), c)
-        return symmetric(torch.einsum("kmc,kmd->mcd", reduced, reduced))
+        return self._among(cross[:, None])
 
     def blocks(self, groups: Int[Tensor, "groups size"]) -> Float[Tensor, "groups side side"]:
-        count, size = groups.shape
-        c = self.outputs.shape[1]
-        eye = torch.eye(c, dtype=self.gram.dtype, device=self.gram.device)
-        columns = torch.einsum("cd,gsi->cigsd", eye, self.gram[groups]).reshape(len(self.lower), -1)
+        return self._among(self.gram[groups])
+
+    def _among(self, rows: Float[Tensor, "groups size inp"]) -> Float[Tensor, "groups side side"]:
+        """The covariance of the outputs of the rows of each group."""
+        (count, size, _), c = rows.shape, self.outputs.shape[1]
+        eye = torch.eye(c, dtype=rows.dtype, device=rows.device)
+        columns = torch.einsum("cd,gsi->cigsd", eye, rows).reshape(len(self.lower), -1)
         reduced = torch.linalg.solve_triangular(self.lower, columns, upper=False).view(-1, count, size * c)
         return symmetric(torch.einsum("kgc,kgd->gcd", reduced, reduced))
 

@@ -169,13 +169,13 @@ def fit_variational(
                 break
             size /= 2
             if size < 1e-4:
-                return problem.finished(here, history)
+                return replace(here, history=tuple(history))
         linear, precision = linear + size * (wanted - linear), precision + size * (hessian - precision)
         gain, here = tried.elbo - here.elbo, tried
         history.append(here.elbo)
         if gain < inference.tolerance * (1 + abs(here.elbo)):
             break
-    return problem.finished(here, history)
+    return replace(here, history=tuple(history))
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +229,3 @@ class _Problem:
             root = self.likelihood.fisher_root(one)
             hessian += weight * (root @ root.mT)
         return gradient, hessian
-
-    def finished(self, here: VariationalLatent, history: list[float]) -> VariationalLatent:
-        return replace(here, history=tuple(history))

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 
 import torch
 from jaxtyping import Float
@@ -187,15 +188,9 @@ def in_one_frame(terms: Sequence[Matrix]) -> Matrix:
         raise EmptySum("a sum of no terms has no shape: give at least one.")
     parts = [piece for term in terms for piece in _pieces(term)]
     if any(isinstance(part, DenseMatrix) for part in parts):
-        total = parts[0].to(dtype=torch.float64).dense()
-        for part in parts[1:]:
-            total = total + part.to(dtype=torch.float64).dense()
-        return DenseMatrix(total, terms[0].shape)
+        return DenseMatrix(reduce(add, (part.to(dtype=torch.float64).dense() for part in parts)), terms[0].shape)
     if all(isinstance(part, ScaledIdentity | DiagonalMatrix) for part in parts):
-        total_diagonal = parts[0]
-        for part in parts[1:]:
-            total_diagonal = total_diagonal + part
-        return total_diagonal
+        return reduce(add, parts)
     left, right = _directions(parts)
     values = torch.stack([part.diagonal_in(left.mT, right.mT).double() for part in parts]).sum(0).clamp_min(0)
     return JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values.to(left.dtype))

@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import PIECE, Around, Frame, Matrix, positive, standard_normal
+from posterity.algebra.base import PIECE, Around, Matrix, positive, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import JointEigen, ScaledIdentity
+from posterity.algebra.frame import Frame
 from posterity.errors import NotExact, NotSquare, SizeMismatch
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -208,9 +208,7 @@ class PriorPenalty:
         """The penalty in nats, of these weights by name, or of the network's own."""
         found = self.parameters if parameters is None else self.parameters | dict(parameters)
         terms = []
-        for name, block in self.blocks.items():
-            own = {role: found[full] for role, full in block.parameters.items()}
-            shift = block.layer.read(own) - self.prior.mean[name]
+        for name, shift in self._shifts(found):
             # The gradient of ½<D, PD> is PD: hand it over instead of letting autograd go through P again.
             force = self.prior.precision[name].matmul(shift.detach())
             terms.append((shift * force).sum() - 0.5 * (shift.detach() * force).sum())
@@ -221,12 +219,16 @@ class PriorPenalty:
         """P(θ−θ₀) by block, and ½(θ−θ₀)ᵀP(θ−θ₀). Each call is a step, unless all are to be `exact`."""
         found: dict[str, Tensor] = {}
         halves = []
-        for name, block in self.blocks.items():
-            own = {role: self.parameters[full].detach() for role, full in block.parameters.items()}
-            shift = block.layer.read(own) - self.prior.mean[name]
+        for name, shift in self._shifts(self.parameters):
             halves.append(torch.dot(shift.flatten(), self._force(name, shift, exact, found).flatten()).double())
         self.step += not exact
         return found, 0.5 * float(torch.stack(halves).sum())
+
+    def _shifts(self, parameters: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """θ−θ₀ of each block."""
+        for name, block in self.blocks.items():
+            own = {role: parameters[full] for role, full in block.parameters.items()}
+            yield name, block.layer.read(own) - self.prior.mean[name]
 
     def _force(self, name: str, shift: Tensor, exact: bool, found: dict[str, Tensor]) -> Tensor:
         precision = self.prior.precision[name]

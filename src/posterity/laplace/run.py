@@ -235,7 +235,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], likelihood: Likelihood)
             sums.add(batch.count, nll, nll, _right(outputs, targets) / batch.count)
     if not sums.count:
         raise NoData("the validation data held no example.")
-    return sums.nll, sums.accuracy
+    return sums.means[1:]
 
 
 class Sums:
@@ -249,16 +249,10 @@ class Sums:
         self.totals = [total + count * mean for total, mean in zip(self.totals, means, strict=True)]
 
     @property
-    def objective(self) -> float:
-        return self.totals[0] / self.count
-
-    @property
-    def nll(self) -> float:
-        return self.totals[1] / self.count
-
-    @property
-    def accuracy(self) -> float:
-        return self.totals[2] / self.count
+    def means(self) -> tuple[float, float, float]:
+        """Of the objective, the NLL and the accuracy."""
+        objective, nll, accuracy = (total / self.count for total in self.totals)
+        return objective, nll, accuracy
 
 
 def _right(outputs: Tensor, targets: Tensor) -> float:

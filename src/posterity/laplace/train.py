@@ -239,12 +239,12 @@ def train(
                 share_statistics(model, workers)
                 noise = None
                 if isinstance(goal.likelihood, GaussianNoise) and learned_noise:
-                    goal.likelihood = goal.likelihood.refitted(sums.nll, goal.outputs)
+                    goal.likelihood = goal.likelihood.refitted(sums.means[1], goal.outputs)
                     noise = goal.likelihood.value
                 held_nll, held_accuracy = (
                     (math.nan, math.nan) if held is None else evaluate(model, held, goal.likelihood)
                 )
-                watched = sums.objective if held is None else held_nll
+                watched = sums.means[0] if held is None else held_nll
                 if not math.isfinite(watched):
                     named = (batch.not_finite("held-out batch") for batch in held or ())
                     raise NotFinite(
@@ -252,9 +252,7 @@ def train(
                         or f"the held-out loss after epoch {len(state.epochs)} is {watched}: lower lr, or clip."
                     )
                 rate = optim.param_groups[0]["lr"]
-                state.note(
-                    Epoch(sums.objective, sums.nll, sums.accuracy, held_nll, held_accuracy, rate, noise), watched
-                )
+                state.note(Epoch(*sums.means, held_nll, held_accuracy, rate, noise), watched)
                 if not cycle and state.stale and state.stale % halve_after == 0:
                     for group in optim.param_groups:
                         group["lr"] /= 2

@@ -208,6 +208,11 @@ class JointEigen(Valued):
             )
         finite(self.values, "JointEigen.values")
 
+    @property
+    def is_orthogonal(self) -> bool:
+        """Whether both bases are: the values are eigenvalues then."""
+        return self.left.is_orthogonal and self.right.is_orthogonal
+
     def shares_bases(self, other: Matrix) -> bool:
         """Whether the other is diagonal in the very same bases: then sums and traces need no product."""
         return isinstance(other, JointEigen) and self.left.is_same(other.left) and self.right.is_same(other.right)
@@ -262,7 +267,7 @@ class JointEigen(Valued):
         match other:
             case JointEigen() if self.shares_bases(other):
                 return replace(self, values=self.values + other.values)
-            case ScaledIdentity() if self.left.is_orthogonal and self.right.is_orthogonal:
+            case ScaledIdentity() if self.is_orthogonal:
                 return replace(self, values=self.values + other.scale[..., None, None])
         return None
 

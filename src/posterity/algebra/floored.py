@@ -60,7 +60,7 @@ class Floored(Around, Summed):
             if not (value >= 0 and math.isfinite(value)):
                 raise ValueError(f"the {name} of a prior is at least 0 and finite, not {value}")
         match self.curvature:
-            case JointEigen() if not (self.curvature.left.is_orthogonal and self.curvature.right.is_orthogonal):
+            case JointEigen() if not self.curvature.is_orthogonal:
                 raise NotExact("a floor keeps the form of an eigenframe only where its bases are orthogonal.")
             case JointEigen() | DiagonalMatrix() | DenseMatrix() | ScaledIdentity() | Turned():
                 return
@@ -146,7 +146,7 @@ def eigenframe(matrix: Matrix) -> JointEigen | None:
     found = matrix.diagonalised if isinstance(matrix, Floored) else matrix
     if isinstance(found, Kronecker) and not found.batch:
         found = found.in_eigenframe()
-    if isinstance(found, JointEigen) and found.left.is_orthogonal and found.right.is_orthogonal:
+    if isinstance(found, JointEigen) and found.is_orthogonal:
         return found
     return None
 
@@ -253,7 +253,7 @@ def _as_eigen(matrix: Matrix) -> JointEigen | Turned:
     match matrix:
         case Turned():
             return matrix
-        case JointEigen() if matrix.left.is_orthogonal and matrix.right.is_orthogonal:
+        case JointEigen() if matrix.is_orthogonal:
             return matrix
         case Kronecker():
             return matrix.in_eigenframe()
@@ -289,7 +289,7 @@ def _directions(parts: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
             frames.append(part.plain() if isinstance(part, Turned) else part)
         elif isinstance(part, Kronecker) and not part.is_scaled_identity:
             pairs.append(part)
-    if len(frames) == 1 and not pairs and frames[0].left.is_orthogonal and frames[0].right.is_orthogonal:
+    if len(frames) == 1 and not pairs and frames[0].is_orthogonal:
         return frames[0].left.matrix, frames[0].right.matrix
     pairs += [nearest(frame) for frame in frames]
     if not pairs:

@@ -37,7 +37,7 @@ class Turned(Around):
 
     def __post_init__(self) -> None:
         bases, count = self.frame_of, self.index.numel()
-        if bases.batch or not (bases.left.is_orthogonal and bases.right.is_orthogonal):
+        if bases.batch or not bases.is_orthogonal:
             raise NotExact("directions are turned in one frame of orthogonal bases: a batch, or any other, has none.")
         if tuple(self.vectors.shape) != (count, count):
             raise NotSquare(f"{count} directions are turned by vectors of shape {tuple(self.vectors.shape)}.")

@@ -1,7 +1,7 @@
 """A network trained by Hugging Face's Trainer becomes a posterior, and the posterior the prior of the next Trainer.
 
-Run it with `python examples/hugging_face_trainer.py`; it needs posterity[hugging-face] and no download: the network is small
-and starts from random weights.
+Run it with `python examples/hugging_face_trainer.py`; it needs posterity-torch[hugging-face] and no download: the network is
+small and starts from random weights.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def test_every_public_name_has_its_place_in_the_reference(name):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not find_spec("mkdocstrings"), reason="the site is built with posterity[docs]")
+@pytest.mark.skipif(not find_spec("mkdocstrings"), reason="the site is built with posterity-torch[docs]")
 def test_the_site_builds_without_a_warning_or_a_broken_link(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(

@@ -12,7 +12,9 @@ from watching import check_gradients, filled
 import posterity as pt
 from posterity.blocks import find_blocks
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed (posterity[hugging-face])")
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed (posterity-torch[hugging-face])"
+)
 
 WORDS, EXAMPLES, LENGTH = 23, 6, 7
 

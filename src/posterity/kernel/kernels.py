@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.curvature import Likelihood
 from posterity.errors import UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import BlockFrame, Jacobian
 from posterity.kernel.latent import Latent
-from posterity.kernel.mode import coupled_mode, shared_mode
+from posterity.kernel.mode import Observed, coupled_mode, shared_mode
 
 Kept = dict[object, Tensor]
 """Kernels for a unit floor, by the ratio of share and floor: strengths of one ratio differ by a factor alone."""
@@ -72,9 +71,7 @@ class Kernel(ABC):
         """The kernel of each new input with itself."""
 
     @abstractmethod
-    def mode(
-        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent:
+    def mode(self, gram: Tensor, of: Observed) -> Latent:
         """The posterior over the training examples' outputs, around its mode."""
 
     @abstractmethod
@@ -141,11 +138,9 @@ class PerOutput(Kernel):
     ) -> Float[Tensor, "m outputs outputs"]:
         return self._all(strength, lambda name, w: of.blocks[name].norms(w), "within", kept)
 
-    def mode(
-        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent:
-        side = start.numel()
-        return coupled_mode(gram.reshape(side, side), start, likelihood, targets, guess)
+    def mode(self, gram: Tensor, of: Observed) -> Latent:
+        side = of.start.numel()
+        return coupled_mode(gram.reshape(side, side), of)
 
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return gram[rows][:, :, columns]
@@ -187,10 +182,8 @@ class Shared(Kernel):
         body = self._sum(self._body, strength, lambda name, w: of.blocks[name].shared_norms(w), "within", kept)
         return self._plus(self._features(of).square().sum(-1), body, strength)
 
-    def mode(
-        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent:
-        return shared_mode(gram, start, likelihood, targets, guess)
+    def mode(self, gram: Tensor, of: Observed) -> Latent:
+        return shared_mode(gram, of)
 
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return gram[rows][:, columns]

@@ -13,14 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posterity.blocks import evaluating
-from posterity.curvature import Likelihood
 from posterity.data.batches import Batch
 from posterity.errors import DidNotConverge, UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
 from posterity.kernel.latent import Latent, symmetric
-from posterity.kernel.mode import DECREASE, STEPS
+from posterity.kernel.mode import DECREASE, STEPS, Observed
 
 
 @torch.no_grad()
@@ -70,10 +69,8 @@ class InWeights(Kernel):
     def within(self, of: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Float[Tensor, " m"]:
         return self._scaled(of, strength).square().sum(-1)
 
-    def mode(
-        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent:
-        return weights_mode(gram, start, likelihood, targets, guess)
+    def mode(self, gram: Tensor, of: Observed) -> Latent:
+        return weights_mode(gram, of)
 
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return gram[columns]
@@ -115,20 +112,11 @@ class WeightsLatent(Latent):
         return symmetric(torch.einsum("kgc,kgd->gcd", reduced, reduced))
 
 
-def weights_mode(
-    features: Float[Tensor, "n inp"],
-    start: Float[Tensor, "n outputs"],
-    likelihood: Likelihood,
-    targets: Tensor,
-    guess: Float[Tensor, "n outputs"] | None = None,
-) -> WeightsLatent:
-    """Minimise NLL(start + Φθᵀ) + ½‖θ‖² by Newton's method: a Cholesky factor of side inp · outputs a step.
-
-    `guess` is one of the outputs at the mode.
-    """
-    c = start.shape[1]
+def weights_mode(features: Float[Tensor, "n inp"], of: Observed) -> WeightsLatent:
+    """Minimise NLL(start + Φθᵀ) + ½‖θ‖² by Newton's method: a Cholesky factor of side inp · outputs a step."""
+    start, likelihood, targets, guess = of.start, of.likelihood, of.targets, of.guess
     # At the mode the weights are what the residuals make of the features: so they nearly are at outputs that are nearly right.
-    near = start.new_zeros(len(start), c) if guess is None else -likelihood.residual(guess.double(), targets)
+    near = torch.zeros_like(start) if guess is None else -likelihood.residual(guess.double(), targets)
     theta = near.mT @ features
 
     def objective(theta: Tensor) -> tuple[float, Tensor]:

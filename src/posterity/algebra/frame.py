@@ -27,10 +27,12 @@ class Frame:
 
     @property
     def left(self) -> Float[Tensor, "*b out out"]:
+        """The basis of the outputs."""
         return self._eye(-2) if self.bases is None else self.bases[0]
 
     @property
     def right(self) -> Float[Tensor, "*b inp inp"]:
+        """The basis of the inputs."""
         return self._eye(-1) if self.bases is None else self.bases[1]
 
     def _eye(self, side: int) -> Tensor:

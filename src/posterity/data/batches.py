@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -98,13 +98,10 @@ class Batch:
         return self._changed(lambda x: x.to(device, copy=x.is_inference()))
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """With every tensor changed; what is no tensor holds for all examples."""
-
-        def some(x: Any) -> Any:
-            return change(x) if isinstance(x, Tensor) else x
-
-        named = {k: some(v) for k, v in self.named.items()}
-        return replace(self, positional=tuple(map(some, self.positional)), named=named, targets=change(self.targets))
+        """Every tensor changed, inputs and targets alike; what is no tensor holds for all examples and stays."""
+        kept = {key: change(x) if isinstance(x, Tensor) else x for key, x in self.named.items()}
+        positional = tuple(change(x) if isinstance(x, Tensor) else x for x in self.positional)
+        return Batch(positional, kept, change(self.targets), self.index)
 
     def not_finite(self, name: str = "batch") -> str | None:
         """A sentence about NaN or infinities among inputs and targets; None where all numbers are finite."""

@@ -22,7 +22,7 @@ from posterity.kernel.choose import TAUS
 from posterity.kernel.left_out import without_themselves
 from posterity.kernel.stacking import temperature
 from posterity.laplace import isotropic, tune_strength, update
-from posterity.laplace.train import levels_to_the_user
+from posterity.laplace.polish import levels_to_the_user
 from posterity.predictive.exact import AveragedNetworks
 from posterity.predictive.linearised import StructuredGaussian, output_moments, require_room
 from posterity.predictive.predictor import Predictor

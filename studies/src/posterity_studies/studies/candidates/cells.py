@@ -16,11 +16,11 @@ from posterity.idx import images
 from posterity.predictive.predictor import Stack
 from posterity.workflow import Fit, adapt, learn, posterior
 from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.cpu_networks import convolutions, mlp, normed, residual
 from posterity_studies.shared.datasets.packed import pixels
 from posterity_studies.shared.labelled import labelled
 from posterity_studies.shared.rivals.training import Budget, Pair, outputs, temperature, trained
-from posterity_studies.studies.candidates.networks import convolutions, mlp, normed, residual
-from posterity_studies.studies.candidates.rivals import bagged, ensemble, fine_tuned, on_rows, plain, scored
+from posterity_studies.studies.candidates.methods import bagged, ensemble, fine_tuned, on_rows, plain, scored
 
 TESTED = 1000
 MADE_UP = "made-up"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -180,8 +180,3 @@ def fresh(model: nn.Module, seed: int) -> nn.Module:
             if reset is not None:
                 reset()
     return twin
-
-
-def best_single(found: Mapping[str, Mapping[str, float]]) -> str:
-    """The method of least NLL."""
-    return min(found, key=lambda name: found[name]["nll"])

@@ -97,7 +97,7 @@ def estimate(
         UnsupportedLayer: if a trainable layer has no matrix form and `blocks` does not leave it out.
         NoData: if the data is empty.
         BadCheckpoint: if the checkpoint is damaged, or of another network, estimator, number of processes or other data.
-        TooLittleMemory: if the sums do not fit; told before anything is allocated.
+        TooLittleMemory: if the sums do not fit; raised before anything is allocated.
 
     Example:
         >>> curvature = pt.estimate(model, (x, y), pt.KFAC(pt.curvature.Exact()))
@@ -252,7 +252,7 @@ class _Pass:
             self.hashes.append(self._hashed(batch))
 
     def _hashed(self, batch: Batch) -> Hashes | None:
-        """Which examples these are, told while they are at hand."""
+        """Which examples these are."""
         try:
             return batch_hashes(batch)
         except BadData as error:

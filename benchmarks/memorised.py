@@ -27,7 +27,7 @@ from posterity.predictive.linearised import StructuredGaussian, output_moments
 Pair = tuple[Tensor, Tensor]
 TABLES = ("breast_cancer", "digits", "iris", "wine")
 IMAGES = (("mnist", 0.0), ("mnist", 0.2), ("notmnist", 0.0), ("fashion_mnist", 0.0))
-"""A set, and the share of labels, of training and test, that are drawn anew."""
+"""A set, and the share of labels, of training and test, that are drawn again."""
 SEEDS = (13, 14, 15)
 
 
@@ -70,7 +70,7 @@ def train(model: nn.Module, data: Pair, epochs: int) -> None:
 
 def row(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object]:
     train(model, data, 80)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         fit = pt.posterior(model, data, progress=False)
     network = Replica(model)
@@ -80,7 +80,7 @@ def row(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object
     seen = LeftOut(torch.cat([m.double() for m, _ in found]), torch.cat([c for _, c in found]))
     assert isinstance(fit.predictor, StructuredGaussian)
     likelihood, width = pt.Categorical(), fit.predictor.calibration
-    warned = any(issubclass(w.category, Memorised) for w in told)
+    warned = any(issubclass(w.category, Memorised) for w in raised)
     ways = {"own": Calibration(0.0), "ours": width, "untempered": Calibration()}
     scores = {way: seen.nll(likelihood, test[1], calibration) for way, calibration in ways.items()}
     scores["best"] = calibrate(seen, likelihood, test[1])[1]
@@ -99,8 +99,8 @@ def main() -> None:
             print(json.dumps({"seed": seed} | row(name, *table(name, seed))), flush=True)
         for name, wrong in IMAGES:
             torch.manual_seed(seed)
-            told = f"{name}, {wrong:.0%} wrong" if wrong else name
-            print(json.dumps({"seed": seed} | row(told, *images(name, wrong, seed))), flush=True)
+            label = f"{name}, {wrong:.0%} wrong" if wrong else name
+            print(json.dumps({"seed": seed} | row(label, *images(name, wrong, seed))), flush=True)
 
 
 if __name__ == "__main__":

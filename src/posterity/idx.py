@@ -88,9 +88,9 @@ def read_idx(path: Path, dimensions: int | None = None) -> Bytes:
         shape = struct.unpack(f">{head[3]}I", sizes)
         if dimensions not in (None, len(shape)):
             raise NoDataSet(f"{path}, byte 3: an array of {len(shape)} dimensions where {dimensions} are needed.")
-        told = "×".join(map(str, shape))
+        declared = "×".join(map(str, shape))
         # The bytes, and what they become: images float32, labels whole numbers of 64 bits.
-        check_size(path, (9 if len(shape) == 1 else 5) * math.prod(shape), f"{told} bytes")
+        check_size(path, (9 if len(shape) == 1 else 5) * math.prod(shape), f"{declared} bytes")
         body = np.empty(math.prod(shape), np.uint8)
         filled = 0
         while filled < len(body) and (piece := file.read(min(PIECE, len(body) - filled))):
@@ -99,7 +99,7 @@ def read_idx(path: Path, dimensions: int | None = None) -> Bytes:
         if filled < len(body) or file.read(1):
             holds = f"{filled}" if filled < len(body) else "more"
             raise NoDataSet(
-                f"{path}, byte {4 + len(sizes) + filled}: it declares {told} bytes and holds {holds}. Fetch it again."
+                f"{path}, byte {4 + len(sizes) + filled}: it declares {declared} bytes and holds {holds}. Fetch it again."
             )
         return body.reshape(shape)
 

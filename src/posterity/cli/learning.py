@@ -14,9 +14,9 @@ from torch import nn
 import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.networks import build, default_for
+from posterity.cli.output import command_line, note, report, write_page
 from posterity.cli.reading import Examples, Look, ReadOptions, Recipe, look, read
 from posterity.cli.saved import Manifest, carrying, check_new, open_saved, write_fit
-from posterity.cli.telling import command_line, note, tell, write_page
 from posterity.errors import BadData
 from posterity.pages import fit_page
 from posterity.workflow.cost import cost, duration
@@ -47,7 +47,7 @@ class Asked:
     head: Annotated[
         Literal["keep", "new"] | None,
         typer.Option(
-            help="Hand the prior's last layer down or begin it anew; by default the names of the classes decide."
+            help="Hand the prior's last layer down or begin it from scratch; by default the names of the classes decide."
         ),
     ] = None
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default until it no longer helps.")] = (
@@ -93,7 +93,7 @@ def prior_learn(asked: Asked) -> None:
 
 
 class Run:
-    """What learning and adapting have in common: looking, estimating, reading, fitting, writing, telling."""
+    """What learning and adapting have in common: looking, estimating, reading, fitting, writing, reporting."""
 
     def __init__(self, verb: Literal["learn", "adapt"], asked: Asked, kind: Literal["fit", "prior"] = "fit") -> None:
         self.verb, self.asked, self.kind = verb, asked, kind
@@ -146,7 +146,7 @@ class Run:
         return self.asked.network or default_for(shape)
 
     def estimate(self) -> None:
-        """How it would be learned and what it would take, told before any example is read."""
+        """How it would be learned and what it would take, reported before any example is read."""
         found = look(self.asked.data, self.asked.reading, self.recipe)
         # Tables are read as a whole, labels too: a target without classes is a number.
         regression = (found.kind == "table" and not found.classes) or self.task == "regression"
@@ -170,7 +170,7 @@ class Run:
             rows.append(("assumed", f"{outputs} outputs: labels are not read for an estimate"))
         result = {"dry_run": True, "examples": found.count, "shape": found.shape, "outputs": outputs}
         title = f"What it would take to learn from {self.asked.data}"
-        tell(result | estimate.to_json(), self.asked.as_json, title, rows)
+        report(result | estimate.to_json(), self.asked.as_json, title, rows)
 
     @property
     def task(self) -> str | None:
@@ -201,7 +201,7 @@ class Run:
         return build(self.name(shape), shape, examples.outputs)
 
     def finish(self, examples: Examples, model: nn.Module) -> None:
-        """Fit, write the file, tell what happened."""
+        """Fit, write the file, report what happened."""
         towards = "to" if self.verb == "adapt" else "from"
         network = self.name(examples.recipe.shape)
         note(f"{self.verb}ing {towards} {len(examples.x):,} examples with {network}", self.asked.quiet)
@@ -216,7 +216,7 @@ class Run:
         story = _story(self, examples, fit, seconds)
         made = "A prior from" if self.kind == "prior" else {"adapt": "Adapted to"}.get(self.verb, "Learned from")
         title = f"{made} {self.asked.data}"
-        # Told before the page is drawn: what is written is written, whatever is missing for pictures.
+        # Reported before the page is drawn: what is written is written, whatever is missing for pictures.
         result = {
             "out": str(self.asked.out),
             "seconds": seconds,
@@ -225,7 +225,7 @@ class Run:
         }
         result |= {"task": examples.recipe.task, "network": network, "seed": self.asked.seed}
         result |= {"plan": {"ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)}}
-        tell(result, self.asked.as_json, title, story.items(), _next(self, fit))
+        report(result, self.asked.as_json, title, story.items(), _next(self, fit))
         gaussians = {"prior": fit.prior, "posterior": fit.posterior}
         write_page(self.asked.page, lambda: fit_page(title, story, gaussians, fit.history, None, command_line()))
 

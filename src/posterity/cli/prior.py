@@ -19,9 +19,9 @@ from torch import Tensor
 from posterity.algebra import KroneckerSum, Matrix
 from posterity.cli import options as opt
 from posterity.cli.learning import prior_learn
+from posterity.cli.output import command_line, plain, write_page
+from posterity.cli.output import words as _plain
 from posterity.cli.saved import manifest_of, open_saved
-from posterity.cli.telling import command_line, plain, write_page
-from posterity.cli.telling import words as _plain
 from posterity.errors import BlockMismatch, NotAFit, PosterityError
 from posterity.gaussian import Gaussian
 from posterity.gaussian.card import Card

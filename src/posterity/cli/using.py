@@ -14,9 +14,9 @@ from torch import Tensor
 
 import posterity as pt
 from posterity.cli import options as opt
+from posterity.cli.output import command_line, note, plain, report, write_page
 from posterity.cli.reading import Examples, ReadOptions, Recipe, read
 from posterity.cli.saved import Saved, open_saved, seen_rows_of
-from posterity.cli.telling import command_line, note, plain, tell, write_page
 from posterity.data.hashes import by_chance, seen
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData
@@ -75,7 +75,7 @@ def predict(
         else f"The first {len(shown)} of {len(names):,}; --out FILE.csv keeps all."
     )
     units = [] if classes else [UNITS.format(opened.said.recipe.target or "the targets")]
-    tell(result, as_json, f"Predictions for {data}", shown, [where, *units])
+    report(result, as_json, f"Predictions for {data}", shown, [where, *units])
     title = f"Predictions for {data}"
     write_page(page, lambda: prediction_page(title, names, prediction, classes, examples.x, command_line()))
 
@@ -84,7 +84,7 @@ def evaluate(
     fit: opt.FitFile,
     data: opt.Data,
     unknown: Annotated[
-        str | None, typer.Option(help="Foreign data: how well is it told from the labelled data?")
+        str | None, typer.Option(help="Foreign data: how well is it distinguished from the labelled data?")
     ] = None,
     out: Annotated[Path | None, opt.out_file("A .json file for the figures.")] = None,
     network: opt.Network = None,
@@ -104,17 +104,17 @@ def evaluate(
     prediction = _predict(opened, network, examples, seed, quiet)
     classes = opened.said.classes
     y = examples.pair[1]
-    told: list[str] = []
+    lines: list[str] = []
     if classes:
         scores = scores_of(pt.metrics.score(prediction.probs, y))
         known = _seen(opened, examples)
         if known:
-            told = [
+            lines = [
                 f"{known:,} of these examples are among those learned from: the figures are better than new data would give."
             ]
         else:
             scores["error_at_most_95"] = clopper_pearson(int((prediction.labels != y).sum()), len(y), 0.05)
-            told = [
+            lines = [
                 "The bound on the error holds with 95 % if these examples are a random sample, and nothing was chosen by them."
             ]
     else:
@@ -122,8 +122,8 @@ def evaluate(
         scores = _regression_scores(prediction, y)
     foreign: Tensor | None = None
     if unknown is not None:
-        strange = _read(opened, unknown, missing, part, quiet, labels=False)
-        foreign = _predict(opened, network, strange, seed, quiet).unknown
+        others = _read(opened, unknown, missing, part, quiet, labels=False)
+        foreign = _predict(opened, network, others, seed, quiet).unknown
         if foreign is not None and prediction.unknown is not None:
             scores["unknown_auroc"] = pt.metrics.ood_auroc(prediction.unknown, foreign)
     result = {"count": len(examples.x), **scores}
@@ -132,7 +132,7 @@ def evaluate(
 
         write_whole(out, json.dumps(plain(result), indent=1) + "\n")
     rows = [(NAMES.get(name, name), f"{value:.4f}") for name, value in scores.items()]
-    tell(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, told)
+    report(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, lines)
     title = f"{fit.name} on {data}"
     write_page(
         page,

@@ -69,7 +69,7 @@ class Partial:
         same = hashes is kept if hashes is None or kept is None else torch.equal(kept, hashes)
         if not same:
             raise BadCheckpoint(
-                f"{self.path} holds sums of other data: batch {number} is not the one that is in it. Remove it to start anew, "
+                f"{self.path} holds sums of other data: batch {number} is not the one that is in it. Remove it to start again, "
                 "or give the same data in the same order."
             )
 
@@ -78,7 +78,7 @@ class Partial:
         if self.found is not None and batches < self.found["batches"]:
             raise BadCheckpoint(
                 f"{self.path} holds sums of {self.found['batches']} batches and the data has {batches}: it is other data. "
-                "Remove the file to start anew."
+                "Remove the file to start again."
             )
 
     def done(self) -> None:
@@ -95,13 +95,13 @@ class Partial:
         except Exception as error:
             reason = next(iter(str(error).splitlines()), "").rstrip(".:")
             raise BadCheckpoint(
-                f"{self.path} is not a checkpoint of an estimate ({type(error).__name__}: {reason}): remove it to start anew."
+                f"{self.path} is not a checkpoint of an estimate ({type(error).__name__}: {reason}): remove it to start again."
             ) from error
         for name, value in self.settings.items():
             if state["settings"].get(name) != value:
                 raise BadCheckpoint(
                     f"{self.path} is a checkpoint of another estimate: {name} was {state['settings'].get(name)} and is {value}. "
-                    "Remove it to start anew."
+                    "Remove it to start again."
                 )
         return dict(state)
 
@@ -111,7 +111,7 @@ class Partial:
             return
         own = -1 if self.found is None else int(self.found["phase"])
         phases = {int(phase) for phase in workers.gather(torch.tensor(own))}
-        # A worker that had not written yet begins the first pass anew, beside others that go on in it.
+        # A worker that had not written yet begins the first pass again, beside others that go on in it.
         if len({max(0, phase) for phase in phases}) > 1:
             self.found = None
 

@@ -52,7 +52,7 @@ class Checkpoint(Run):
             if repr(theirs.get(name)) != repr(value):
                 raise BadCheckpoint(
                     f"{self.path} is not a checkpoint of this training: {name} was {theirs.get(name)} and is {value}. "
-                    "Remove it to start anew."
+                    "Remove it to start again."
                 )
         before = self.best_weights
         try:
@@ -119,12 +119,12 @@ class Checkpoint(Run):
     def _bad(self, error: Exception) -> BadCheckpoint:
         reason = next(iter(str(error).splitlines()), "").rstrip(".:")
         return BadCheckpoint(
-            f"{self.path} is not a checkpoint of this training ({type(error).__name__}: {reason}): remove it to start anew."
+            f"{self.path} is not a checkpoint of this training ({type(error).__name__}: {reason}): remove it to start again."
         )
 
 
 def _check_optimiser(saved: Any, optimiser: torch.optim.Optimizer) -> None:
-    """That a saved state has the form of the optimiser's own: what it would choke on later is told now."""
+    """That a saved state has the form of the optimiser's own: what it would choke on later is reported now."""
     groups, own = saved["param_groups"], optimiser.state_dict()["param_groups"]
     if len(groups) != len(own):
         raise ValueError(f"{len(groups)} groups of parameters instead of {len(own)}")

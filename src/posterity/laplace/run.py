@@ -173,7 +173,7 @@ class Goal:
         self.model, self.parameters, self.likelihood, self.penalty = model, parameters, likelihood, penalty
         self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
         self.exact = False
-        """Whether every call takes the prior's force anew for all blocks, as a line search needs it."""
+        """Whether every call takes the prior's force again for all blocks, as a line search needs it."""
 
     def take(self, batch: Batch, device: torch.device) -> None:
         """The coming batch, of which this worker sees its part."""

@@ -29,7 +29,7 @@ def fit_page(
     story: Mapping[str, str],
     gaussians: Mapping[str, Gaussian],
     history: History | None = None,
-    strange: tuple[Tensor, Prediction] | None = None,
+    unusual: tuple[Tensor, Prediction] | None = None,
     command: str = "",
 ) -> str:
     """What was learned: facts, how training went, and how firmly the weights are held before and after.
@@ -39,7 +39,7 @@ def fit_page(
         story: facts by name.
         gaussians: the prior and the posterior, by name.
         history: of the training, where there was one.
-        strange: training inputs and what is predicted for them, for a look at the strangest.
+        unusual: training inputs and what is predicted for them, for a look at the most unusual.
         command: that made the page.
     Returns:
         The page's text.
@@ -47,8 +47,8 @@ def fit_page(
     drawn: dict[str, Axes] = {"spectra": plot.spectrum(gaussians)}
     if history is not None and history.epochs:
         drawn["training"] = plot.training(history)
-    if strange is not None and strange[1].unknown is not None and _are_images(strange[0]):
-        drawn["strangest training inputs"] = plot.gallery(strange[0], strange[1].unknown)
+    if unusual is not None and unusual[1].unknown is not None and _are_images(unusual[0]):
+        drawn["most unusual training inputs"] = plot.gallery(unusual[0], unusual[1].unknown)
     return _page(title, "", [facts(story)], drawn, command)
 
 
@@ -71,7 +71,7 @@ def evaluation_page(
         targets: their labels, or numbers.
         classes: names of the classes; empty for a regression.
         foreign: scores of foreign inputs, to set beside those of the labelled ones.
-        inputs: the labelled inputs; where they are images, the strangest are shown.
+        inputs: the labelled inputs; where they are images, the most unusual are shown.
         command: that made the page.
     Returns:
         The page's text.
@@ -96,14 +96,14 @@ def prediction_page(
     inputs: Tensor | None = None,
     command: str = "",
 ) -> str:
-    """Predictions: the first rows, how sure they are, and the strangest inputs.
+    """Predictions: the first rows, how sure they are, and the most unusual inputs.
 
     Args:
         title: of the page.
         names: of the inputs (files, row numbers).
         prediction: for them.
         classes: names of the classes; empty for a regression.
-        inputs: the inputs; where they are images, the strangest are shown.
+        inputs: the inputs; where they are images, the most unusual are shown.
         command: that made the page.
     Returns:
         The page's text.
@@ -111,11 +111,11 @@ def prediction_page(
     rows = []
     unknown = prediction.unknown
     for i, name in list(enumerate(names))[:ROWS]:
-        strange = "" if unknown is None else f"{float(unknown[i]):.4f}"
+        score = "" if unknown is None else f"{float(unknown[i]):.4f}"
         if classes:
             sure, label = prediction.probs[i].max(-1)
             rows.append(
-                [name, classes[int(label)], f"{float(sure):.3f}", f"{float(prediction.epistemic[i]):.3f}", strange]
+                [name, classes[int(label)], f"{float(sure):.3f}", f"{float(prediction.epistemic[i]):.3f}", score]
             )
         else:
             mean, std = float(prediction.mean[i].flatten()[0]), float(prediction.variance[i].flatten()[0]) ** 0.5
@@ -125,11 +125,11 @@ def prediction_page(
                     f"{mean:.4g}",
                     f"± {1.96 * std:.3g}",
                     f"{float(prediction.epistemic[i].flatten()[0]):.3g}",
-                    strange,
+                    score,
                 ]
             )
     columns = (
-        ["input", "class", "sure", "epistemic", "unknown"]
+        ["input", "class", "probability", "epistemic", "unknown"]
         if classes
         else ["input", "mean", "95 %", "epistemic", "unknown"]
     )
@@ -201,16 +201,16 @@ def _figures(scores: Mapping[str, float]) -> str:
 
 
 NAMES = {
-    "accuracy": "of the answers are right",
-    "nll": "mean surprise at the truth, nats (NLL)",
-    "ece": "how far confidence is from being deserved (ECE)",
+    "accuracy": "accuracy",
+    "nll": "NLL, nats",
+    "ece": "ECE",
     "brier": "Brier score",
-    "calibration_auroc": "how well its doubt finds its own errors (AUROC)",
-    "error_at_most_95": "error on new inputs like these, at most (holds with 95 %)",
-    "unknown_auroc": "how well its score finds foreign inputs (AUROC)",
+    "calibration_auroc": "AUROC of confidence for right answers",
+    "error_at_most_95": "error at most, with 95 % confidence",
+    "unknown_auroc": "AUROC for unknown inputs",
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
-    "inside_95": "of the numbers inside the 95 % intervals",
+    "inside_95": "coverage of the 95 % intervals",
 }
 
 
@@ -222,7 +222,7 @@ def _scores(
     drawn = {"scores for unknown inputs": plot.unknown(prediction.unknown, foreign)}
     if inputs is not None and _are_images(inputs):
         labels = [classes[int(i)] for i in prediction.labels] if classes else None
-        drawn["the strangest inputs"] = plot.gallery(inputs, prediction.unknown, labels=labels)
+        drawn["the most unusual inputs"] = plot.gallery(inputs, prediction.unknown, labels=labels)
     return drawn
 
 
@@ -231,5 +231,5 @@ def _are_images(x: Tensor) -> bool:
 
 
 def scores_of(found: Scores) -> dict[str, float]:
-    """Figures of a classifier by name, without those that cannot be told."""
+    """Figures of a classifier by name, without those that cannot be known."""
     return {name: value for name, value in vars(found).items() if value == value}

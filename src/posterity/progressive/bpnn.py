@@ -223,7 +223,7 @@ class BPNN(ColumnLearner[Learned]):
             progress=progress,
         )
         posterior = update(network, curvature, own, self._scales(own, network, curvature), join=_join(own, curvature))
-        # What a column shares with the model is told by the learner's own folder.
+        # What a column shares with the model is in the learner's own folder.
         posterior = replace(posterior, frozen=FrozenState())
         if self.scales != "loo":
             temperature = self._best_temperature(posterior, trial.column, task, seed)
@@ -257,7 +257,7 @@ class BPNN(ColumnLearner[Learned]):
         past = self._past(column, own)
         head = own_block(len(self.learned), self.architecture.head)
         history = train_column(network, task, own, self.memory_limit, seed, options, head)
-        # Training may have been given numbers for examples: what the weights have seen is told here.
+        # Training may have been given numbers for examples: what the weights have seen is noted here.
         given = [task.train, task.validation, options["validation"]]
         sign(
             network, past.joined(*(Provenance.of(x) for x in given if x is not None and not isinstance(x, float | int)))

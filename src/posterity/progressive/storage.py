@@ -233,7 +233,7 @@ def _entries_before(root: Path) -> list[dict[str, Any]]:
     try:
         columns = _page(root).get("columns")
     except BadLearnerFile:
-        return []  # nothing that could be kept: all is written anew
+        return []  # nothing that could be kept: all is written again
     return [c for c in columns if isinstance(c, dict)] if isinstance(columns, list) else []
 
 

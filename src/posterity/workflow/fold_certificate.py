@@ -2,7 +2,7 @@
 
 After a new head the prior's mean knows no class, and every bound that starts from the prior is empty. A fit that was learned
 without some examples may be anything at all: those examples are plain test data for it. The bound is on a predictor that takes
-one of the fits, drawn anew for every input. It is that of each fit by Clopper and Pearson, with its part of δ, averaged. The
+one of the fits, drawn again for every input. It is that of each fit by Clopper and Pearson, with its part of δ, averaged. The
 predictions are those of `fit.predict`: the whole posterior, which other certificates do not speak of.
 """
 
@@ -71,10 +71,10 @@ def certify_folds(
     progress: bool = True,
     **learning: Any,
 ) -> Folds:
-    """Learn from few examples without a part each time, and bound the error of one of the fits, drawn anew, by those parts.
+    """Learn from few examples without a part each time, and bound the error of one of the fits, drawn again, by those parts.
 
     Costs as many fits as there are folds. Which example is in which part is random and knows nothing of labels. Strengths and
-    temperatures are chosen anew without the part, so there is nothing to pay for them.
+    temperatures are chosen again without the part, so there is nothing to pay for them.
 
     Args:
         model: the network that the prior is for; it comes out as it went in.
@@ -127,7 +127,7 @@ def certify_folds(
     # Rows of each part in the examples' own order, whatever order they came in.
     parts = [examples.order[torch.isin(examples.units, part)] for part in shuffled]
     options: dict[str, Any] = {"classes": classes, "head": head, "progress": False} | learning
-    fits, told = [], []
+    fits, counts = [], []
     for number, out in track(list(enumerate(parts)), folds, "folds", progress):
         kept = torch.cat([part for other, part in enumerate(parts) if other != number])
         twin = copied(model)
@@ -148,7 +148,7 @@ def certify_folds(
         each = torch.zeros(int(inside.max()) + 1).double().scatter_reduce(0, inside, wrong, "mean", include_self=False)
         # Where copies were found and not given as groups, each may count once or as often as it comes: the larger holds.
         error = max(float(each.mean()), 0.0 if examples.grouped else float(wrong.mean()))
-        told.append((error * len(each) if grouped else round(error * len(each)), len(each)))
+        counts.append((error * len(each) if grouped else round(error * len(each)), len(each)))
     spending = found.spending
     case = Case(
         model,
@@ -165,19 +165,19 @@ def certify_folds(
         False,
     )
     beside = bounded("mean", case, examples.readings())
-    error = sum(wrong / n for wrong, n in told) / folds
+    error = sum(wrong / n for wrong, n in counts) / folds
     fields = {
         "rule": "folds",
         "predictor": FOLDS,
         "gibbs": error,
         "upper": error,
-        "errors": sum(wrong for wrong, _ in told),
-        "folds": tuple(told),
+        "errors": sum(wrong for wrong, _ in counts),
+        "folds": tuple(counts),
     }
     examples = replace(examples, grouped=grouped)
     notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
     certificate = written(
-        Found(folds_bound(told, spending.each, grouped=grouped), fields), case, examples, beside, notes, confidence
+        Found(folds_bound(counts, spending.each, grouped=grouped), fields), case, examples, beside, notes, confidence
     )
     return Folds(tuple(fits), certificate)
 

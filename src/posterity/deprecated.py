@@ -28,10 +28,14 @@ MOVED = {
         "sample_then_evaluate",
         "tune",
     ),
-    "progressive": ("PNN", "Stream"),
+    "progressive": ("Stream",),
     "wrappers": ("from_laplace", "to_laplace"),
 }
 """Names that were `pt.name` up to 0.1, by the part that has them now."""
+
+
+GONE = {"PNN": "posterity_studies.shared.continual"}
+"""Names that only studies use."""
 
 
 def moved(name: str) -> Any:
@@ -44,7 +48,8 @@ def moved(name: str) -> Any:
         if name in names:
             _warn(f"pt.{name} is pt.{part}.{name} now, and goes from here in the next minor version", 3)
             return getattr(import_module(f"posterity.{part}"), name)
-    raise AttributeError(f"module 'posterity' has no attribute {name!r}")
+    gone = f": it is in {GONE[name]} (pip install posterity-studies)" if name in GONE else ""
+    raise AttributeError(f"module 'posterity' has no attribute {name!r}{gone}")
 
 
 def was(*order: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

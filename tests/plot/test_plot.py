@@ -14,7 +14,6 @@ from posterity.errors import BadData, NotInstalled
 from posterity.laplace import Epoch
 from posterity.pacbayes.certificate import Certificate, Holdout
 from posterity.plot.certificates import losses
-from posterity.progressive.metrics import Continual, Judgement
 
 Figure = pytest.importorskip("matplotlib.figure", reason="pictures need matplotlib").Figure
 
@@ -39,12 +38,6 @@ def history():
     return pt.laplace.History(tuple(Epoch(1.0 / k, 1.0 / k, 0.5, 1.2 / k, 0.5, 1e-3) for k in range(1, 6)), 4)
 
 
-def stream():
-    rows = [[0.9, None, None], [0.8, 0.95, None], [0.7, 0.9, 0.99]]
-    made = [tuple(None if v is None else Judgement(v, 1 - v, 0.1) for v in row) for row in rows]
-    return Continual(("a", "b", "c"), tuple(made))
-
-
 EVERY = {
     "spectrum": lambda ax: pt.plot.spectrum(pt.isotropic(nn.Linear(3, 2), 7.0), ax),
     "spectra": lambda ax: pt.plot.spectrum(
@@ -56,7 +49,6 @@ EVERY = {
     "small data": lambda ax: pt.plot.small_data([1, 10], {"one": [0.1, 0.9], "more": [[0.2, 0.8], [0.3, 0.9]]}, ax),
     "cold posterior": lambda ax: pt.plot.cold_posterior([0.1, 1.0], {"one": [0.1, 0.9]}, ax),
     "waterfall": lambda ax: pt.plot.waterfall(certificate(), ax),
-    "continual": lambda ax: pt.plot.continual(stream(), ax),
     "unknown": lambda ax: pt.plot.unknown(torch.rand(50), torch.rand(40) + 1, ax),
     "gallery": lambda ax: pt.plot.gallery(torch.rand(30, 1, 8, 8), torch.rand(30), ax),
     "training": lambda ax: pt.plot.training(history(), ax),

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from posterity import BPNN, Gaussian, Scales, Task, isotropic
 from posterity.algebra import Kronecker
-from posterity.progressive import PNN
+from posterity_studies.shared.continual import PNN
 
 QUICK = {"epochs": 3, "lr": 1e-2, "batch_size": 32}
 

@@ -11,7 +11,7 @@ from posterity import BPNN, KFAC, Gaussian, Scales, Task, isotropic
 from posterity.blocks import find_blocks
 from posterity.errors import BadLateral
 from posterity.lenet import lenet5
-from posterity.progressive import PNN
+from posterity_studies.shared.continual import PNN
 
 QUICK = {"epochs": 2, "lr": 1e-3, "batch_size": 8}
 

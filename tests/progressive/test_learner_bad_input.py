@@ -21,7 +21,8 @@ from posterity.errors import (
     RepeatedTask,
     UnknownTask,
 )
-from posterity.progressive import PNN, Learner, Stream
+from posterity.progressive import Stream
+from posterity_studies.shared.continual import PNN, Learner
 
 
 @pytest.mark.parametrize(

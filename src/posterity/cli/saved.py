@@ -21,9 +21,10 @@ from posterity.cli.reading.seen import SeenRows
 from posterity.data.examples import Examples
 from posterity.errors import BadData, DamagedFile, NotAFit, NotWritable, Overlap, UnknownNetwork
 from posterity.files import check_place
+from posterity.gaussian.bundle import naming
 from posterity.gaussian.card import Card
 from posterity.gaussian.plain import parse
-from posterity.workflow.file import FitManifest, naming, read_manifest, save_fit
+from posterity.workflow.file import FitManifest, read_manifest
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Manifest:
     """Its name; None for a prior that does not say."""
     outputs: int = 0
     classes: tuple[str, ...] = ()
-    verb: str = "learn"
-    """What made it: learn or adapt."""
+    verb: Literal["learn", "adapt"] = "learn"
+    """What made it."""
     head: Literal["keep", "new"] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -55,13 +56,8 @@ class Manifest:
                 raise TypeError(f"a network is named by text, not {network!r:.40}")
         except (BadData, KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedFile(f"what the command line added to it is damaged: {error}.") from None
-        verb = "adapt" if found.get("verb") == "adapt" else "learn"
+        verb: Literal["learn", "adapt"] = "adapt" if found.get("verb") == "adapt" else "learn"
         return cls(recipe, network, outputs, classes, verb, head)  # type: ignore[arg-type]
-
-
-def write_fit(path: Path, manifest: Manifest, fit: pt.Fit, given: pt.Gaussian | None) -> None:
-    """All that another process needs to predict, evaluate and certify."""
-    save_fit(fit, path, extra=manifest.to_json(), given=given)
 
 
 def carrying(

@@ -10,7 +10,8 @@ import numpy as np
 from torch import nn
 
 from posterity.errors import DamagedFile, NotAFit, NotStorable, NotWritable, OtherNetwork
-from posterity.workflow.file import naming, read_manifest, save_fit
+from posterity.gaussian.bundle import naming
+from posterity.workflow.file import read_manifest, save_fit
 
 LABELS = {"U": "text", "i": "whole", "u": "whole", "f": "number", "b": "truth"}
 """Kinds of labels by numpy's letter; others have no place in a file without code."""

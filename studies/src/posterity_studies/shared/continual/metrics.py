@@ -14,8 +14,8 @@ from posterity.data import Data
 from posterity.data.batches import batches, is_pair
 from posterity.errors import BadData, NoData
 from posterity.predictive import Prediction, score
-from posterity.progressive.learner import Learner
-from posterity.progressive.task import Stream, Task
+from posterity.progressive import Stream, Task
+from posterity_studies.shared.continual.learner import Learner
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from posterity.curvature import KFAC, Diagonal, Estimator, Likelihood, estimate
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic, train, update
 from posterity.predictive import Prediction
-from posterity.progressive.learner import HeadLearner, plain_prediction, seed_of
-from posterity.progressive.task import Task
+from posterity.progressive import Task
+from posterity.progressive.bpnn import seed_of
 from posterity.progressive.training import EPOCHS
+from posterity_studies.shared.continual.learner import HeadLearner, plain_prediction
 
 
 @dataclass(frozen=True, eq=False)

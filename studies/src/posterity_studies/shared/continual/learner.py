@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,37 +15,41 @@ from posterity.data.batches import input_batches
 from posterity.errors import RepeatedTask, UnknownTask
 from posterity.predictive import Prediction
 from posterity.predictive.prediction import from_outputs
-from posterity.progressive.column import Architecture, Column
-from posterity.progressive.task import Task
+from posterity.progressive import Architecture, Task
+from posterity.progressive.bpnn import seed_of
 
 
-class Learner(ABC):
-    """Learns a stream of tasks. An error while learning leaves it as it was."""
+class Learner(Protocol):
+    """Learns a stream of tasks, as `pt.BPNN` does. An error while learning leaves it as it was."""
 
     @property
-    @abstractmethod
     def tasks(self) -> tuple[str, ...]:
         """The names of the tasks learned, in their order."""
 
-    @abstractmethod
+    @property
+    def parameters(self) -> dict[str, int]:
+        """How many numbers each task added."""
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """What each task added in memory: weights, and what is kept of how sure they are."""
+
     def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Any:
         """Learn one more task. Without a generator, randomness follows from the learner's seed and the task's number."""
 
-    @abstractmethod
     def predict(
         self, x: Tensor | Mapping[str, Any], task: str, *, generator: torch.Generator | None = None
     ) -> Prediction:
         """The predictive distribution of a task that was learned, for inputs x."""
 
-    @property
-    @abstractmethod
-    def parameters(self) -> dict[str, int]:
-        """How many numbers each task added."""
+
+class Rival(ABC):
+    """What the learners here share."""
 
     @property
     @abstractmethod
-    def bytes(self) -> dict[str, int]:
-        """What each task added in memory: weights, and what is kept of how sure they are."""
+    def tasks(self) -> tuple[str, ...]:
+        """The names of the tasks learned, in their order."""
 
     def _number(self, task: str) -> int:
         if task not in self.tasks:
@@ -60,48 +63,7 @@ class Learner(ABC):
             raise RepeatedTask(f'task "{task.name}" has been learned already: give the new one another name.')
 
 
-@runtime_checkable
-class ColumnRecord(Protocol):
-    """A task that has a column."""
-
-    @property
-    def task(self) -> str: ...
-
-    @property
-    def column(self) -> Column: ...
-
-
-G = TypeVar("G", bound=ColumnRecord)
-
-
-class ColumnLearner(Learner, Generic[G]):
-    """A learner with a column for each task."""
-
-    learned: tuple[G, ...] = ()
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return tuple(entry.task for entry in self.learned)
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        return {entry.task: entry.column.parameters for entry in self.learned}
-
-    @abstractmethod
-    def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> G:
-        """Learn a column without adding it: several can be tried, and `adopt` takes one."""
-
-    def adopt(self, entry: G) -> None:
-        """Add a column that `draft` made."""
-        self.learned = (*self.learned, entry)
-
-    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> G:
-        entry = self.draft(task, generator=generator, progress=progress)
-        self.adopt(entry)
-        return entry
-
-
-class HeadLearner(Learner):
+class HeadLearner(Rival):
     """A learner with one network for all tasks, and a head for each.
 
     `precision` is that of an isotropic prior around zero, next to the summed NLL.
@@ -118,16 +80,6 @@ class HeadLearner(Learner):
     ) -> None:
         self.architecture = Architecture.of(model, [], head)
         self.precision, self.training, self.seed = precision, dict(training or {}), seed
-
-
-def seed_of(seed: int, number: int, generator: torch.Generator | None) -> int:
-    """The seed of a task: from the generator if there is one, else from the learner's seed and the task's number.
-
-    The second makes a stream that is saved and taken up again go on to the same bits.
-    """
-    if generator is not None:
-        return int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    return int.from_bytes(hashlib.sha256(f"{seed} {number}".encode()).digest()[:7], "little")
 
 
 @torch.no_grad()

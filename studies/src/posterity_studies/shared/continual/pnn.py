@@ -13,12 +13,11 @@ from posterity.curvature import Likelihood
 from posterity.laplace import History, isotropic
 from posterity.laplace.run import Source
 from posterity.predictive import Prediction
-from posterity.progressive.column import Architecture, Column
-from posterity.progressive.learner import ColumnLearner, plain_prediction, seed_of
-from posterity.progressive.network import Network
+from posterity.progressive import Architecture, Column, Network, Task
+from posterity.progressive.bpnn import seed_of
 from posterity.progressive.prior import own_block
-from posterity.progressive.task import Task
 from posterity.progressive.training import MEMORY_LIMIT, train_column
+from posterity_studies.shared.continual.learner import Rival, plain_prediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,7 @@ class Trained:
     history: History
 
 
-class PNN(ColumnLearner[Trained]):
+class PNN(Rival):
     """A new column for each task, with lateral connections from all earlier ones, which stay as they are.
 
     Args:
@@ -47,10 +46,12 @@ class PNN(ColumnLearner[Trained]):
         seed: all randomness follows from it, unless a generator is given.
 
     Example:
-        >>> pnn = pt.progressive.PNN(model, laterals=["3", "7", "9"], head="11")
+        >>> pnn = PNN(model, laterals=["3", "7", "9"], head="11")
         >>> for task in stream: pnn.learn(task)
         >>> pnn.predict(x, task="apple").labels
     """
+
+    learned: tuple[Trained, ...] = ()
 
     def __init__(
         self,
@@ -70,6 +71,14 @@ class PNN(ColumnLearner[Trained]):
         self.training, self.memory_limit, self.seed = dict(training or {}), memory_limit, seed
 
     @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(entry.task for entry in self.learned)
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {entry.task: entry.column.parameters for entry in self.learned}
+
+    @property
     def bytes(self) -> dict[str, int]:
         return {entry.task: entry.column.bytes for entry in self.learned}
 
@@ -77,6 +86,15 @@ class PNN(ColumnLearner[Trained]):
         """The columns that feed a task, as one module in evaluation mode. It shares the learner's own weights."""
         columns = [entry.column for entry in self.learned[: self._number(task) + 1]]
         return Network(columns, self.architecture.laterals, backbone=self.backbone).eval()
+
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
+        entry = self.draft(task, generator=generator, progress=progress)
+        self.adopt(entry)
+        return entry
+
+    def adopt(self, entry: Trained) -> None:
+        """Add a column that `draft` made."""
+        self.learned = (*self.learned, entry)
 
     def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
         self._accept(task)

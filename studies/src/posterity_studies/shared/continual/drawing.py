@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from posterity.plot.canvas import canvas, titled
-from posterity.progressive.metrics import Continual
+from posterity_studies.shared.continual.metrics import Continual
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,14 +18,14 @@ def continual(
     """The matrix of a stream: a row for each task that was learned, how well each task so far does after it.
 
     Args:
-        result: what `posterity.progressive.follow` gives.
+        result: what `follow` gives.
         ax: axes to draw on; new ones by default.
         measure: "accuracy", "nll" or "ece".
     Returns:
         The axes. A column that fades from the top down is forgetting.
 
     Example:
-        >>> pt.plot.continual(result)
+        >>> continual(follow(learner, stream))
     """
     size = max(3.2, 0.55 * len(result.tasks) + 1.6)
     ax = canvas(ax, size + 0.3, size)

@@ -10,15 +10,11 @@ from made import pnn, task
 
 from posterity import Task
 from posterity.errors import NoData
-from posterity.progressive import (
-    Judgement,
-    Stream,
-    follow,
-    judge,
-    permuted,
-    split_by_class,
-)
-from posterity.progressive.metrics import average_accuracy, backward_transfer, forgetting, forward_transfer
+from posterity.progressive import Stream
+from posterity_studies.shared.continual import Continual, Judgement, follow, judge
+from posterity_studies.shared.continual.drawing import continual
+from posterity_studies.shared.continual.metrics import average_accuracy, backward_transfer, forgetting, forward_transfer
+from posterity_studies.shared.streams import permuted, split_by_class
 
 NAN = math.nan
 R = [[0.9, NAN, NAN], [0.8, 0.7, NAN], [0.85, 0.6, 0.95]]
@@ -92,3 +88,12 @@ def test_permuting_keeps_every_pixel_and_the_first_task_as_it_is() -> None:
         torch.testing.assert_close(moved.flatten(1).sort(1).values, x.flatten(1).sort(1).values)
         assert torch.equal(one.train[0], one.test[0])  # type: ignore[index]
     assert stream[2].classes == 3
+
+
+@pytest.mark.parametrize("measure", ["accuracy", "nll"])
+def test_a_stream_is_drawn_with_a_number_for_each_task_that_was_learned(measure: str) -> None:
+    rows = [[0.9, None, None], [0.8, 0.95, None], [0.7, 0.9, 0.99]]
+    made = tuple(tuple(None if v is None else Judgement(v, 1 - v, 0.1) for v in row) for row in rows)
+    drawn = continual(Continual(("a", "b", "c"), made), measure=measure)  # type: ignore[arg-type]
+    assert len(drawn.texts) == 6
+    assert drawn.texts[-1].get_text() == ("99" if measure == "accuracy" else "0.01")

@@ -13,11 +13,11 @@ from posterity.curvature import Categorical
 from posterity.errors import BadTargets
 from posterity.laplace import isotropic, train
 from posterity.predictive import Prediction
-from posterity.progressive.column import Architecture
-from posterity.progressive.learner import HeadLearner, plain_prediction, seed_of
-from posterity.progressive.metrics import gathered
-from posterity.progressive.task import Task
+from posterity.progressive import Architecture, Task
+from posterity.progressive.bpnn import seed_of
 from posterity.progressive.training import EPOCHS
+from posterity_studies.shared.continual.learner import HeadLearner, plain_prediction
+from posterity_studies.shared.continual.metrics import gathered
 
 NEVER = -1e9
 """The logit of a class that another task's head has."""

@@ -15,7 +15,7 @@ from posterity.algebra import DiagonalMatrix
 from posterity.curvature import Dense
 from posterity.errors import BadTargets, PosterityError, UnknownTask
 from posterity.laplace import train
-from posterity.progressive import EWC, PNN, Continual, FineTuning, Joint, Learner, OnlineLaplace, follow
+from posterity_studies.shared.continual import EWC, PNN, Continual, FineTuning, Joint, Learner, OnlineLaplace, follow
 
 TRAINING = {"epochs": 30, "lr": 2e-2, "batch_size": 64}
 RIVALS: dict[str, Callable[[], Learner]] = {
@@ -163,6 +163,6 @@ def test_weight_decay_is_a_prior_in_pytorchs_units() -> None:
 
 
 def _seed(learner: PNN) -> int:
-    from posterity.progressive.learner import seed_of
+    from posterity.progressive.bpnn import seed_of
 
     return seed_of(learner.seed, 0, None)

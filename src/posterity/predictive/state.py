@@ -40,6 +40,7 @@ from posterity.kernel.latent import LINKS, CoupledLatent, Latent, SharedLatent
 from posterity.kernel.linearised import AroundNetwork
 from posterity.kernel.variational import VariationalLatent, VariationalPosterior
 from posterity.predictive.exact import AveragedNetworks, ExactLinear, LastLayer
+from posterity.predictive.head import HeadPredictor, pack_head, unpack_head
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.predictor import Plain, Predictor, Stack
 
@@ -89,6 +90,8 @@ def without_examples(predictor: Predictor) -> tuple[Predictor, float]:
             return Stack(tuple((weight, part) for weight, part, _ in parts)), max(change for *_, change in parts)
         case ExactLinear():
             return predictor.without_examples()
+        case HeadPredictor():
+            return predictor.without_examples(), 0.0
     return predictor, 0.0
 
 
@@ -109,6 +112,8 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             return {"kind": "networks", **_meaning(predictor), **own}, tensors
         case ExactLinear():
             return _pack_exact(predictor)
+        case HeadPredictor():
+            return pack_head(predictor)
     raise NotStorable(f"a {type(predictor).__name__} has no place in a file.")
 
 
@@ -138,6 +143,8 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             )
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
+        case "head":
+            return unpack_head(plain, tensors, context.examples)
     raise DamagedFile(f"no predictor is called {plain['kind']!r}.")
 
 

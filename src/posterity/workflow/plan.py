@@ -14,7 +14,7 @@ from posterity.workflow.problem import Problem
 from posterity.workflow.recipe import Limits
 from posterity.workflow.ways.candidate import IN_FUNCTION_SPACE, Options
 
-Verb = Literal["learn", "adapt", "posterior"]
+Verb = Literal["learn", "adapt", "posterior", "head"]
 Way = Literal[
     "exact around the prior",
     "networks from the prior",
@@ -23,6 +23,7 @@ Way = Literal[
     "one network",
     "last layer",
     "structured",
+    "head",
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BANNED = re.compile(
-    r"\b(told|telling|again|no one|strange|stranger|most unusual|strangeness|doors|surprises?|surprising|surprised)\b"
+    r"\b(told|telling|anew|nobody|strange|stranger|strangest|strangeness|doors|surprises?|surprising|surprised)\b"
     r"|of the answers are right|being deserved|a number that holds|knows no one else",
     re.IGNORECASE,
 )
@@ -38,5 +38,5 @@ def test_a_file_has_none_of_the_words_that_the_glossary_replaces(file):
 
 
 def test_the_pattern_finds_what_it_is_for():
-    assert BANNED.search("It is told by no one.")
+    assert BANNED.search("It is told by nobody.")
     assert not BANNED.search("The toolkit reports it; no one else does.")

@@ -92,7 +92,7 @@ def test_every_verdict_is_an_outcome_with_figures():
 def test_markdown_page_has_a_row_for_every_row_of_the_tables(tmp_path):
     records = run_toy(tmp_path, 1)
     text = markdown(toy(), *latest(toy(), tmp_path))
-    assert re.match(r"# [A-Z][a-z ]+: Draws are draws\.\n", text)
+    assert "Draws are draws." in text.splitlines()[0]
     assert all(f"| {record.key} |" in text for record in records)
 
 

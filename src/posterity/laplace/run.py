@@ -22,10 +22,12 @@ from torch.utils.data import (
 )
 
 from posterity.blocks import evaluating
+from posterity.checks import check_groups
 from posterity.curvature import Likelihood
 from posterity.curvature.likelihoods import IGNORED
 from posterity.data import Data
-from posterity.data.batches import Batch, Workers, is_pair, is_sharded
+from posterity.data.batches import Batch, Workers, batches, is_pair, is_sharded
+from posterity.data.leave_out import numbered
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.laplace.prior import PriorPenalty
 
@@ -33,8 +35,10 @@ Objective = Callable[[Tensor, Tensor, int], Tensor]
 """(mean NLL, ½ quadratic of the prior, N) → what is minimised."""
 
 
-def split(data: Data, validation: float | Data | None, generator: torch.Generator) -> tuple[Data, Data | None]:
-    """The data to train on and the data to watch."""
+def split(
+    data: Data, validation: float | Data | None, generator: torch.Generator, groups: Tensor | None = None
+) -> tuple[Data, Data | None]:
+    """The data to train on and the data to watch: of a share, whole groups where there are groups."""
     if not isinstance(validation, float | int):
         return data, validation
     if not 0 <= validation < 1:
@@ -43,7 +47,7 @@ def split(data: Data, validation: float | Data | None, generator: torch.Generato
         return data, None
     indexed = data.dataset if isinstance(data, DataLoader) else data
     pair = is_pair(indexed)
-    if not pair and isinstance(indexed, list) and len(indexed) > 1:
+    if groups is None and not pair and isinstance(indexed, list) and len(indexed) > 1:
         return _by_batches(indexed, validation, generator)
     if not pair and not (_has_length(indexed) and not isinstance(indexed, IterableDataset)):
         raise BadData(
@@ -56,13 +60,18 @@ def split(data: Data, validation: float | Data | None, generator: torch.Generato
             "sampler of its own, which would be lost: pass validation data instead."
         )
     total = len(indexed[0]) if pair else len(indexed)  # type: ignore[index, arg-type]
-    held = round(total * validation)
+    check_groups(groups, total)
+    units = total if groups is None else len(groups.unique())
+    held = round(units * validation)
     if not held:
         return data, None
-    if held == total:
-        raise NoData(f"a validation share of {validation} leaves none of {total} examples to train on.")
-    order = torch.randperm(total, generator=generator)
+    if held == units:
+        raise NoData(f"a validation share of {validation} leaves none of {units} examples (or groups) to train on.")
+    order = torch.randperm(units, generator=generator)
     first, second = order[held:], order[:held]
+    if groups is not None:
+        own = numbered(groups).cpu()
+        first, second = (torch.isin(own, part).nonzero()[:, 0] for part in (first, second))
     if pair:
         return tuple(x[first] for x in indexed), tuple(x[second] for x in indexed)  # type: ignore[union-attr]
     parts = [Subset(indexed, part.tolist()) for part in (first, second)]  # type: ignore[arg-type]
@@ -139,10 +148,7 @@ class Source:
 
     def __iter__(self) -> Iterator[Batch]:
         if not self.pair:
-            for index, raw in enumerate(self.data):  # type: ignore[arg-type]
-                batch = Batch.of(raw, index)
-                if batch.count:
-                    yield batch
+            yield from batches(self.data, self.batch_size, Workers())
             return
         x, y = self.data  # type: ignore[misc]
         order = torch.arange(self.count) if self.shuffle is None else torch.randperm(self.count, generator=self.shuffle)
@@ -156,24 +162,20 @@ def map_objective(nll: Tensor, half_quadratic: Tensor, count: int) -> Tensor:
     return nll + half_quadratic / count
 
 
+@dataclass
 class Goal:
     """The objective of a batch over all workers, with its gradient: what an optimiser calls, once or as often as it likes."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: list[nn.Parameter],
-        likelihood: Likelihood,
-        penalty: PriorPenalty | None,
-        objective: Objective,
-        source: Source,
-        workers: Workers,
-        clip: float | None,
-    ) -> None:
-        self.model, self.parameters, self.likelihood, self.penalty = model, parameters, likelihood, penalty
-        self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
-        self.exact = False
-        """Whether every call takes the prior's force again for all blocks, as a line search needs it."""
+    model: nn.Module
+    parameters: list[nn.Parameter]
+    likelihood: Likelihood
+    penalty: PriorPenalty | None
+    objective: Objective
+    source: Source
+    workers: Workers
+    clip: float | None
+    exact: bool = False
+    """Whether every call takes the prior's force again for all blocks, as a line search needs it."""
 
     def take(self, batch: Batch, device: torch.device) -> None:
         """The coming batch, of which this worker sees its part."""
@@ -235,7 +237,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], likelihood: Likelihood)
             sums.add(batch.count, nll, nll, _right(outputs, targets) / batch.count)
     if not sums.count:
         raise NoData("the validation data held no example.")
-    return sums.nll, sums.accuracy
+    return sums.means[1:]
 
 
 class Sums:
@@ -249,16 +251,10 @@ class Sums:
         self.totals = [total + count * mean for total, mean in zip(self.totals, means, strict=True)]
 
     @property
-    def objective(self) -> float:
-        return self.totals[0] / self.count
-
-    @property
-    def nll(self) -> float:
-        return self.totals[1] / self.count
-
-    @property
-    def accuracy(self) -> float:
-        return self.totals[2] / self.count
+    def means(self) -> tuple[float, float, float]:
+        """Of the objective, the NLL and the accuracy."""
+        objective, nll, accuracy = (total / self.count for total in self.totals)
+        return objective, nll, accuracy
 
 
 def _right(outputs: Tensor, targets: Tensor) -> float:

@@ -121,12 +121,12 @@ class Nats:
         inner = torch.empty_like(found.left_out)
         for one in turn.unique():
             out = turn == one
-            inner[out] = _surprises(found.left_out[~out], found.left_out[out])
-        others = {name: _surprises(found.left_out, x) for name, x in found.others.items()}
-        return cls(inner, _surprises(found.left_out, found.new), others)
+            inner[out] = _nats(found.left_out[~out], found.left_out[out])
+        others = {name: _nats(found.left_out, x) for name, x in found.others.items()}
+        return cls(inner, _nats(found.left_out, found.new), others)
 
 
-def _surprises(known: Tensor, x: Tensor) -> Tensor:
+def _nats(known: Tensor, x: Tensor) -> Tensor:
     return torch.stack([Ranks.of(known[:, i]).nats(x[:, i]) for i in range(known.shape[1])], 1)
 
 

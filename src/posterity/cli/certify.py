@@ -42,6 +42,7 @@ def certify(
         Path | None, typer.Option(help="With a prior's file: the posterior's. By default the prior itself.")
     ] = None,
     target: opt.Target = None,
+    encoder: opt.Encoder = None,
     missing: opt.Missing = None,
     part: opt.Part = "train",
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999)] = 0.95,
@@ -76,7 +77,7 @@ def certify(
         "generator": generator,
         "progress": not quiet,
     }
-    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part)
+    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part, encoder=encoder, quiet=quiet)
     if isinstance(opened.content, pt.Gaussian):
         model, pair = _by_hand(opened, network, data, options)
         after = opened.content if posterior is None else pt.load(posterior)

@@ -52,6 +52,7 @@ class Asked:
     ] = None
     target: opt.Target = None
     columns: opt.Columns = None
+    groups: opt.Groups = None
     text: opt.Text = None
     task: opt.Task = None
     missing: opt.Missing = None
@@ -80,8 +81,8 @@ class Asked:
     def reading(self) -> ReadOptions:
         """What is asked of the data."""
         return opt.reading(
-            self.target, self.columns, self.text, self.task, self.missing, self.size, self.channels, self.part, self.labels,
-            self.encoder, self.quiet,
+            self.target, self.columns, self.text, self.task, self.missing, self.size, self.channels, self.part, self.groups,
+            self.labels, self.encoder, self.quiet,
         )  # fmt: skip
 
     @property
@@ -119,7 +120,8 @@ def on_features(examples: Examples, prior: Any = None, words: str | None = None)
     x, y = examples.pair
     if words is not None:
         prior = pt.words(imported(words), {name: spoken(name) for name in examples.classes})
-    return pt.head(x, y if examples.classes else y.double(), prior=prior, classes=examples.classes or None)
+    y = y if examples.classes else y.double()
+    return pt.head(x, y, groups=examples.groups, prior=prior, classes=examples.classes or None)
 
 
 class Run:
@@ -235,6 +237,7 @@ class Run:
         options: dict[str, Any] = {
             "classes": examples.classes or None,
             "head": self.asked.head,
+            "groups": examples.groups,
             "generator": torch.Generator().manual_seed(self.asked.seed),
             "progress": not self.asked.quiet,
         }

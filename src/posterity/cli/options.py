@@ -47,6 +47,13 @@ Target = Annotated[str | None, typer.Option(help="The column of a table that is 
 Columns = Annotated[
     str | None, typer.Option(help="Columns of a table to predict from, with commas; all others by default.")
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="The column (of .npz the array) that says which examples belong together, such as a person: left out together, and "
+        "counted as one by certificates."
+    ),
+]
 Task = Annotated[
     Literal["classification", "regression"] | None,
     typer.Option(help="What the target is; by default text and few whole numbers are classes."),
@@ -127,14 +134,14 @@ def reading(
     size: int | None = None,
     channels: int | None = None,
     part: str = "train",
+    groups: str | None = None,
     labels: str | None = None,
     encoder: str | None = None,
     quiet: bool = False,
 ) -> ReadOptions:
     """What a user asks of the data, from the options."""
-    return ReadOptions(
-        target, _names(columns), _names(text), task, missing, size, channels, part, labels, encoder, quiet
-    )
+    named = _names(columns), _names(text)
+    return ReadOptions(target, *named, task, missing, size, channels, part, groups, labels, encoder, quiet)
 
 
 def _names(given: str | None) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from posterity.data.hashes import by_chance, seen
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData
 from posterity.files import replacing, write_whole
-from posterity.pacbayes import clopper_pearson
+from posterity.pacbayes.examples import Examples as Counted
 from posterity.pages import evaluation_page, prediction_page
 from posterity.pages.results import NAMES, scores_of
 
@@ -85,6 +85,7 @@ def evaluate(
     encoder: opt.Encoder = None,
     target: opt.Target = None,
     labels: opt.Labels = None,
+    groups: opt.Groups = None,
     missing: opt.Missing = None,
     part: opt.Part = "test",
     seed: opt.Seed = 0,
@@ -96,7 +97,7 @@ def evaluate(
     if out is not None:
         _check_out(out, (".json",))
     opened = open_saved(fit)
-    asked = opt.reading(target, missing=missing, part=part, labels=labels, encoder=encoder, quiet=quiet)
+    asked = opt.reading(target, missing=missing, part=part, groups=groups, labels=labels, encoder=encoder, quiet=quiet)
     examples = _read(opened, data, asked)
     prediction = _predict(opened, network, examples, seed, quiet)
     classes = opened.said.classes
@@ -109,9 +110,12 @@ def evaluate(
                 f"{known:,} of these examples are among those learned from: the figures are better than new data would give."
             )
         else:
-            scores["error_at_most_95"] = clopper_pearson(int((prediction.labels != y).sum()), len(y), 0.05)
+            counted = Counted.of(examples.pair, groups=examples.groups)
+            scores["error_at_most_95"] = counted.bound(prediction.labels != y, 0.05)
             lines.append(
-                "The bound on the error holds with 95 % if these examples are a random sample, and nothing was chosen by them."
+                "The bound on the error holds with 95 % if nothing was chosen by these examples, and for "
+                + "; ".join((*counted.assumes, *counted.notes))
+                + "."
             )
     else:
         recipe = opened.said.recipe

@@ -35,6 +35,8 @@ class ReadOptions:
     size: int | None = None
     channels: int | None = None
     part: str = "train"
+    groups: str | None = None
+    """The column (of .npz the array) that says which examples belong together. It is no input."""
     labels: str | None = None
     """A file of labels that stands beside the inputs."""
     encoder: str | None = None
@@ -60,6 +62,7 @@ class ReadOptions:
         return replace(
             self,
             target=self.target or recipe.target,
+            groups=self.groups or recipe.groups,
             columns=recipe.names,
             text=(),
             task=recipe.task,
@@ -112,11 +115,20 @@ class Recipe:
     encoder: str | None = None
     """What made features of images, and of which size."""
     size: int | None = None
+    groups: str | None = None
+    """What belonged together where it was learned: certificates count the same."""
 
     @classmethod
     def of(cls, raw: Raw, task: Task, options: ReadOptions) -> Recipe:
         """The recipe that data makes for itself: columns of numbers get mean 0 and variance 1."""
-        recipe = cls(task, raw.x.shape[1:], raw.columns, options.target, missing=options.missing or "refuse")
+        recipe = cls(
+            task,
+            raw.x.shape[1:],
+            raw.columns,
+            options.target,
+            missing=options.missing or "refuse",
+            groups=options.groups,
+        )
         if options.encoder is not None:
             recipe = replace(recipe, encoder=options.encoder, size=options.size)
         if task == "regression" and raw.y is not None:
@@ -192,6 +204,7 @@ class Recipe:
                 target_scale=float(found["target_scale"]),
                 encoder=None if found.get("encoder") is None else str(found["encoder"]),
                 size=None if found.get("size") is None else int(found["size"]),
+                groups=None if found.get("groups") is None else str(found["groups"]),
             )
             recipe._check()
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -225,6 +238,8 @@ class Raw:
     """Names that the data itself gives to numbers 0, 1, …"""
     columns: tuple[Column, ...] = ()
     notes: list[str] = field(default_factory=list)
+    groups: Array | None = None
+    """A text or number for each example, the same for those that belong together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +255,8 @@ class Examples:
     rows: Tensor
     """The inputs as they were read, before standardisation: another mean and scale leave their hashes the same."""
     notes: list[str] = field(default_factory=list)
+    groups: Tensor | None = None
+    """A number for each example, the same for those that belong together, where the data says so."""
 
     @property
     def pair(self) -> tuple[Tensor, Tensor]:

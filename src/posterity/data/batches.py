@@ -59,9 +59,8 @@ class Batch:
         if isinstance(raw, (tuple, list)) and len(raw) == 2:
             inputs, targets = raw
             targets = torch.as_tensor(targets)
-            return (
-                cls((), inputs, targets, index) if isinstance(inputs, Mapping) else cls((inputs,), {}, targets, index)
-            )
+            positional, named = ((), inputs) if isinstance(inputs, Mapping) else ((inputs,), {})
+            return cls(positional, named, targets, index)
         raise BadData(
             f"batch {index} is a {type(raw).__name__}: it must be a pair (inputs, targets), or a mapping with the targets in it."
         )
@@ -219,11 +218,7 @@ def _raw(data: Data, batch_size: int) -> Iterable[Any]:
     if is_pair(data):
         x, y = data
         return ((x[i : i + batch_size], y[i : i + batch_size]) for i in range(0, len(x), batch_size))
-    if isinstance(data, DataLoader):
-        return data
-    if isinstance(data, Dataset):
-        return DataLoader(data, batch_size=batch_size)
-    return data
+    return DataLoader(data, batch_size=batch_size) if isinstance(data, Dataset) else data
 
 
 def is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:

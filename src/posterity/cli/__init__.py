@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from posterity import __version__
 from posterity.cli import data, extensions, prior
+from posterity.cli.asking import ask
 from posterity.cli.certify import audit, certify
 from posterity.cli.learning import adapt, learn
 from posterity.cli.using import evaluate, predict
@@ -74,6 +75,7 @@ def _told(ctx: Any, error: BaseException, code: int) -> typer.Exit:
 app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_show_locals=False, epilog=EXIT_CODES)
 app.command()(learn)
 app.command()(adapt)
+app.command()(ask)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(certify)

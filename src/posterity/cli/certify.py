@@ -42,6 +42,7 @@ def certify(
         Path | None, typer.Option(help="With a prior's file: the posterior's. By default the prior itself.")
     ] = None,
     target: opt.Target = None,
+    encoder: opt.Encoder = None,
     groups: opt.Groups = None,
     missing: opt.Missing = None,
     part: opt.Part = "train",
@@ -77,7 +78,8 @@ def certify(
         "generator": generator,
         "progress": not quiet,
     }
-    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part, groups=groups)
+    opened = open_saved(fit)
+    options = opt.reading(target, missing=missing, part=part, groups=groups, encoder=encoder, quiet=quiet)
     if isinstance(opened.content, pt.Gaussian):
         model, pair, shared["groups"] = _by_hand(opened, network, data, options)
         after = opened.content if posterior is None else pt.load(posterior)

@@ -56,7 +56,7 @@ class Gaussian:
 
     @property
     def provenance(self) -> Provenance:
-        """What it has seen: the same as its card's, if the card was written for this mean. Else it is unknown."""
+        """What it has seen: the same as its card's, if the card was written for this mean. Else no one can tell."""
         written = self.card.provenance
         if written.gaps or self._card_is_of_this_mean():
             return written

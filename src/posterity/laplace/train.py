@@ -165,7 +165,7 @@ def train(
         prior = fitted(prior, model, head_precision)
         if start == "prior":
             move_to_prior(model, prior)
-    # An optimiser of the user's own may search along a line: it gets exact forces, unless set otherwise.
+    # An optimiser of the user's own may search along a line: it gets exact forces, unless stated otherwise.
     refresh = prior_every or (1 if optimiser else None)
     penalty = None if prior is None else PriorPenalty(prior, model, refresh)
     averaged = Averaged(model, average, epochs) if average else None

@@ -11,7 +11,7 @@ from small import Problem
 
 import posterity as pt
 from posterity.data.leave_out import FOLDS, SIDE, LeaveOut
-from posterity.kernel import Calibration, choose, stacking_weight
+from posterity.kernel import Calibration, choose
 from posterity.kernel.gradients import Rows
 
 
@@ -123,11 +123,3 @@ def test_one_group_alone_is_never_left_out(targets):
 def test_labels_of_any_whole_type_have_the_same_folds(dtype):
     targets = torch.tensor([0, 1, 2, 0, 1, 3])
     assert torch.equal(fold_of(targets.to(dtype)), fold_of(targets))
-
-
-@pytest.mark.parametrize("scored", [0, 5])
-def test_candidates_whose_scores_are_of_other_examples_count_alike(scored):
-    """Folders of older versions hold scores of examples that are alone in their class."""
-    here = LeaveOut.of(torch.tensor([0, 0, 1, 1, 2, 3]))
-    assert len(here.judged) == 4
-    assert stacking_weight(torch.ones(4).double(), torch.ones(scored).double(), here) == 0.5

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
 
-from torch import Tensor, nn
+from torch import nn
 
 from posterity.blocks import named
 from posterity.checks import Admitted
-from posterity.curvature import EKFAC, GaussianNoise, estimate
-from posterity.data.leave_out import LeaveOut
+from posterity.curvature import EKFAC, estimate
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
-from posterity.kernel import Calibration, stacking_weight
+from posterity.kernel import Calibration
 from posterity.laplace import History, Scales, update
 from posterity.novelty import to_known
 from posterity.pacbayes import tune
@@ -26,12 +24,13 @@ from posterity.workflow.fit import Fit
 from posterity.workflow.plan import Plan
 from posterity.workflow.problem import Problem
 from posterity.workflow.ways.around_prior import around_prior
-from posterity.workflow.ways.candidate import Candidate, Made, Options, sets_scores
+from posterity.workflow.ways.candidate import Candidate, Made, Options, probs_of, sets_scores, stack
 from posterity.workflow.ways.last_layer import last_layer
 from posterity.workflow.ways.networks import from_prior, networks_from_scratch
 from posterity.workflow.ways.one_network import one_network, polish
 from posterity.workflow.ways.small_networks import small_networks
-from posterity.workflow.ways.structured import calibrated, structured
+from posterity.workflow.ways.structured import predictive, structured
+from posterity.workflow.ways.unadapted import head_alone, prior_alone
 
 log = logging.getLogger("posterity")
 ALONE = {
@@ -40,21 +39,31 @@ ALONE = {
     "small networks": small_networks,
     "one network": one_network,
 }
-"""Ways that need no other candidate."""
+"""Ways that come first, and leave their weights in the network."""
+BESIDE: dict[str, Callable[[Problem, Options, Candidate], Candidate]] = {
+    "networks from the prior": from_prior,
+    "head alone": lambda problem, options, _: head_alone(problem, options),
+    "prior alone": lambda problem, options, _: prior_alone(problem, options),
+}
+"""Ways beside a first one."""
 
 
 def make_fit(problem: Problem, plan: Plan, options: Options) -> Fit:
     """The only place that makes a `Fit`."""
     if plan.ways == ("last layer",):
         made = last_layer(problem, options)
-    elif plan.ways == ("structured",):
+    elif plan.ways[0] in ("structured", "structured, last layer"):
+        if plan.ways == ("structured, last layer",):
+            assert problem.last_layer is not None
+            problem = replace(problem, prior=problem.prior.restricted([problem.last_layer]))
         made = structured(problem, options)
     else:
         plan, best, predictor = _candidates(problem, plan, options)
         made = _with_gaussian(problem, best, predictor, options)
     examples = problem.examples if made.predictor.needs_examples else None
-    known = made.carried or made.reference
-    posterior = replace(made.posterior, known=to_known(known))
+    if isinstance(made.predictor, Stack) and (said := made.predictor.said):
+        plan = plan.but(f"weights: {said}")
+    posterior = replace(made.posterior, known=to_known(made.carried or made.reference))
     return Fit(
         problem.model,
         made.prior,
@@ -81,34 +90,23 @@ def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, C
         plan = plan.instead("one network", f"{first}: {error} One network is trained instead.")
         log.warning("%s", plan.reasons[-1])
         best = one_network(problem, options)
-    predictor = best.predictor
-    if others:
+    found = [best]
+    for way in others if plan.ways[0] == first else ():
         try:
-            second = from_prior(problem, options, best)
-            predictor = stacked([best, second], problem.leave_out)
-            # The network has the weights of these.
-            best = replace(best, carried=second.reference, probs=_stacked(predictor, best, second))
+            found.append(BESIDE[way](problem, options, best))
         except NotFinite as error:
-            plan = replace(plan.but(f"{others[0]}: {error} They are left out."), ways=(first,))
+            plan = replace(plan.but(f"{way}: {error} They are left out."), ways=tuple(w for w in plan.ways if w != way))
             log.warning("%s", plan.reasons[-1])
-    if first == "exact around the prior" and options.trains and (len(plan.ways) == 1 or options.training):
+    predictor = best.predictor
+    if len(found) > 1:
+        predictor = stack(plan.ways, found, problem.leave_out, options.recipe.stacking)
+        # The network has the weights of those that were trained last.
+        trained = next((one.reference for one in found[1:] if one.reference is not None), best.carried)
+        best = replace(best, carried=trained, probs=probs_of(predictor, found))
+    trains = "networks from the prior" not in plan.ways or options.training
+    if first == "exact around the prior" and options.trains and trains:
         best = replace(best, history=polish(problem, options, best.prior))
     return plan, best, predictor
-
-
-def stacked(candidates: Sequence[Candidate], leave_out: LeaveOut) -> Stack:
-    """Two candidates with the weights that left-out examples give them."""
-    (first, here), (second, there) = [(cast(Predictor, c.predictor), c.probs) for c in candidates]
-    share = 0.5 if here is None or there is None else stacking_weight(here, there, leave_out)
-    return Stack(((1 - share, first), (share, second)))
-
-
-def _stacked(stack: Stack, first: Candidate, second: Candidate) -> Tensor | None:
-    """The probability that the stack gave to left-out targets."""
-    shares = [share for share, _ in stack.parts]
-    if first.probs is None or second.probs is None or isinstance(first.likelihood, GaussianNoise):
-        return None
-    return shares[0] * first.probs + shares[1] * second.probs.to(first.probs)
 
 
 def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | None, options: Options) -> Made:
@@ -129,17 +127,13 @@ def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | Non
         scales = tune(model, curvature, best.prior, options.criterion).scales
     posterior = signed(update(model, curvature, best.prior, scales), model, best.history, problem.classes)
     link, size, likelihood = options.link, problem.batch_size, best.likelihood
-    leave_out = problem.leave_out if problem.examples is not None else None
-    scores = (
-        None
-        if leave_out is None or predictor is None
-        else sets_scores(best.probs, best.deviations, likelihood, leave_out)
-    )
-    if predictor is None:
-        calibration = Calibration()
-        if not options.by_bound:
-            calibration, scores = calibrated(model, posterior, likelihood, part, best.held, link, size)
-        predictor = StructuredGaussian(posterior, calibration, likelihood, link)
+    scores = None
+    if predictor is None and options.by_bound:
+        predictor = StructuredGaussian(posterior, Calibration(), likelihood, link)
+    elif predictor is None:
+        predictor, scores = predictive(model, posterior, likelihood, part, best.held, options, size)
+    elif problem.examples is not None:
+        scores = sets_scores(best.probs, best.deviations, likelihood, problem.leave_out)
     return Made(predictor, best.prior, posterior, curvature, scales, best.history, best.reference, best.carried, scores)
 
 

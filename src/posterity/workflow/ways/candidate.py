@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -17,11 +17,12 @@ from posterity.errors import WrongChoice
 from posterity.gaussian import Gaussian
 from posterity.kernel import Inference, LeftOut, Link
 from posterity.kernel.latent import LINKS
+from posterity.kernel.stacking import stacked
 from posterity.laplace import History, Scales
 from posterity.novelty import Reference
-from posterity.predictive.predictor import Predictor
+from posterity.predictive.predictor import Predictor, Stack
 from posterity.predictive.sets import LeftOutScores
-from posterity.workflow.recipe import Recipe
+from posterity.workflow.recipe import Recipe, Stacking
 
 Criterion = Literal["loo", "elbo", "evidence", "bayes", "catoni", "mcallester"]
 CRITERIA: tuple[Criterion, ...] = ("loo", "elbo", "evidence", "bayes", "catoni", "mcallester")
@@ -100,6 +101,37 @@ class Candidate:
     """The same for the Gaussian over weights, whose network gives other features or outputs; None: it is the same."""
     deviations: Float[Tensor, " m"] | None = None
     """Of left-out numbers: |target − mean| in standard deviations."""
+
+
+def stack(
+    ways: Sequence[str], candidates: Sequence[Candidate], leave_out: LeaveOut | None, stacking: Stacking
+) -> Stack:
+    """All candidates, weighed by what they say of left-out examples beside what is believed of them.
+
+    Where no example could be left out, the beliefs alone are the weights. `leave_out` says which examples count as one.
+    """
+    counts = torch.tensor([stacking.counts[way] for way in ways], dtype=torch.float64)
+    known = [c.probs for c in candidates if c.probs is not None and len(c.probs)]
+    scores, each = counts.new_zeros(len(candidates), 0), None
+    if len(known) == len(candidates):
+        scores = torch.stack([p.double().cpu().clamp_min(torch.finfo(torch.float64).tiny).log() for p in known])
+        if leave_out is not None and leave_out.each is not None:
+            each = leave_out.each[leave_out.judged].cpu()
+    weights = stacked(scores, counts, each)
+    kept = torch.where(weights < stacking.least, 0.0, weights)
+    shares = (kept / kept.sum()).tolist()
+    said = ", ".join(f"{way} {w:.2f}" for way, w in zip(ways, shares, strict=True))
+    parts = [(w, cast(Predictor, one.predictor)) for w, one in zip(shares, candidates, strict=True)]
+    # The first scores unknown inputs: it stays, whatever its weight.
+    return Stack(tuple((w, part) for i, (w, part) in enumerate(parts) if w or not i), said)
+
+
+def probs_of(stack: Stack, candidates: Sequence[Candidate]) -> Tensor:
+    """The probability that a stack gave to left-out targets; empty where a candidate said nothing of them."""
+    parts = {id(part): weight for weight, part in stack.parts}
+    said = [(parts.get(id(c.predictor), 0.0), c.probs) for c in candidates]
+    known = [weight * probs.double().cpu() for weight, probs in said if probs is not None]
+    return torch.stack(known).sum(0) if len(known) == len(said) else torch.empty(0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import Replica, evaluating, named
+from posterity.blocks import Replica, evaluating, find_blocks, named, read_blocks
 from posterity.checks import Admitted
 from posterity.curvature import EKFAC, Categorical, GaussianNoise, Likelihood, estimate
 from posterity.data import Data
@@ -20,13 +20,16 @@ from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
 from posterity.kernel.choose import TAUS
 from posterity.kernel.left_out import without_themselves
+from posterity.kernel.stacking import temperature
 from posterity.laplace import isotropic, tune_strength, update
-from posterity.laplace.train import levels_to_the_user
+from posterity.laplace.polish import levels_to_the_user
 from posterity.novelty import set_aside
+from posterity.predictive.exact import AveragedNetworks
 from posterity.predictive.linearised import StructuredGaussian, output_moments, require_room
+from posterity.predictive.predictor import Predictor
 from posterity.predictive.sets import LeftOutScores
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.candidate import Made, Options, deviations_of
+from posterity.workflow.ways.candidate import Candidate, Made, Options, deviations_of, probs_of, stack
 
 log = logging.getLogger("posterity")
 
@@ -68,10 +71,9 @@ def structured(problem: Problem, options: Options) -> Made:
         prior = prior.with_provenance(prior.provenance.joined(tuned.provenance))
     found = update(model, curvature, prior)
     found = replace(found, card=replace(found.card, classes=tuple(problem.classes or ())))
-    data, held = problem.again, options.validation
-    calibration, scores = calibrated(model, found, likelihood, data, held, options.link, problem.batch_size)
-    reference = set_aside(model, data, held, likelihood, problem.batch_size)
-    predictor = StructuredGaussian(found, calibration, likelihood, options.link)
+    data, held, size = problem.again, options.validation, problem.batch_size
+    predictor, scores = predictive(model, found, likelihood, data, held, options, size)
+    reference = set_aside(model, data, held, likelihood, size)
     return Made(predictor, prior, found, curvature, reference=reference, left_out=scores)
 
 
@@ -112,31 +114,54 @@ def _noise(model: nn.Module, data: Data, batch_size: int) -> GaussianNoise:
     return residual_noise(torch.cat(outputs), torch.cat(targets))
 
 
-def calibrated(
+def predictive(
     model: nn.Module,
     gaussian: Gaussian,
     likelihood: Likelihood,
     data: Data,
-    validation: Data | None,
-    link: Link,
+    held: Data | None,
+    options: Options,
     batch_size: int,
-) -> tuple[Calibration, LeftOutScores | None]:
-    """Width and softness of a structured predictive: by held-out examples, else by leave-one-out on some training examples.
+) -> tuple[Predictor, LeftOutScores | None]:
+    """The predictive of a Gaussian around a network, as wide and as soft as held-out examples say, else training examples.
 
-    With the scores of held-out examples, for sets and intervals.
+    Held-out classes also judge the network as it is, with a temperature: the simpler of two candidates, which weighs more
+    until they speak for the other. With the scores of held-out examples, for sets and intervals.
     """
-    most, looked_at = (LOOKED_AT, data) if validation is None else (math.inf, validation)
-    found_at = _predicted(model, gaussian, likelihood, looked_at, batch_size, most)
+    link = options.link
+    if held is None:
+        calibration = _by_training_data(model, gaussian, likelihood, data, link, batch_size)
+        return StructuredGaussian(gaussian, calibration, likelihood, link), None
+    found = _predicted(model, gaussian, likelihood, held, batch_size)
+    if found is None:
+        return StructuredGaussian(gaussian, Calibration(), likelihood, link), None
+    outputs, targets = found
+    wide = calibrate(outputs, likelihood, targets, link)[0]
+    own = StructuredGaussian(gaussian, wide, likelihood, link)
+    if isinstance(likelihood, GaussianNoise):
+        values = deviations_of(outputs, likelihood, targets, wide.tau)
+        return own, None if values is None else LeftOutScores.of(values)
+    soft = Calibration(0.0, temperature(outputs.mean, likelihood, targets))
+    network = {
+        name: matrix.detach() for name, matrix in read_blocks(model, find_blocks(model, named(gaussian.mean))).items()
+    }
+    alone = AveragedNetworks(((1.0, network),), soft, likelihood, link)
+    candidates = [
+        Candidate(gaussian, likelihood, predictor, outputs.log_probs(likelihood, targets, c, link).exp())
+        for predictor, c in ((own, wide), (alone, soft))
+    ]
+    found_stack = stack(("structured", "as trained"), candidates, None, options.recipe.stacking)
+    return found_stack, LeftOutScores.of(1 - probs_of(found_stack, candidates))
+
+
+def _by_training_data(
+    model: nn.Module, gaussian: Gaussian, likelihood: Likelihood, data: Data, link: Link, batch_size: int
+) -> Calibration:
+    """Width and softness by leave-one-out on some training examples."""
+    found_at = _predicted(model, gaussian, likelihood, data, batch_size, LOOKED_AT)
     if found_at is None:
-        return Calibration(), None
+        return Calibration()
     left_out, answers = found_at
-    if validation is not None:
-        found = calibrate(left_out, likelihood, answers, link)[0]
-        if isinstance(likelihood, GaussianNoise):
-            values = deviations_of(left_out, likelihood, answers, found.tau)
-        else:
-            values = 1 - left_out.log_probs(likelihood, answers, found, link).exp()
-        return found, None if values is None else LeftOutScores.of(values)
     share = _believable(left_out, likelihood)
     found = Calibration(0.0, 1.0)
     if share:
@@ -147,7 +172,7 @@ def calibrated(
         found = replace(found, tau=_undecided(left_out, likelihood, answers, link, found.tau))
     elif not found.tau and found.temperature == 1:
         log.warning("predictions are the network's own: the training data gives no reason for other ones.")
-    return found, None
+    return found
 
 
 def _predicted(

@@ -20,7 +20,7 @@ from posterity.errors import NoCertificate, PosterityError
 REFUSED, NO_CERTIFICATE, BUG, STOPPED = 1, 3, 4, 130
 EXIT_CODES = (
     "Exit codes: 0 done; 1 an error with a name and a remedy; 2 the command was typed wrong; 3 a certificate was refused because "
-    "it would not hold; 4 an error nobody foresaw (--debug shows where); 130 stopped by Ctrl-C."
+    "it would not hold; 4 an error no one foresaw (--debug shows where); 130 stopped by Ctrl-C."
 )
 
 
@@ -34,7 +34,7 @@ class _Commands(TyperGroup):
         return super().get_command(ctx, cmd_name) or extensions.command(cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # Wherever it stands: nobody types it first.
+        # Wherever it stands: no one types it first.
         ctx.obj = {"debug": "--debug" in args}
         return super().parse_args(ctx, [arg for arg in args if arg != "--debug"])
 

@@ -16,11 +16,11 @@ import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.learning import on_features
 from posterity.cli.networks import HEAD
+from posterity.cli.output import note, report
 from posterity.cli.reading import Examples, read
 from posterity.cli.reading.read import kind_of
 from posterity.cli.reading.tables import read_table
 from posterity.cli.saved import Manifest, carrying
-from posterity.cli.telling import note, tell
 from posterity.errors import BadData, NoData
 from posterity.files import write_whole
 from posterity.workflow.file import save_fit
@@ -101,7 +101,7 @@ def ask(
         if out is not None:
             _save(out, fit, examples, known)
             lines.append(f"Next: posterity predict {out} NEW-DATA --out predictions.csv")
-    tell(
+    report(
         result,
         as_json,
         f"{len(names)} of {len(free):,} inputs to label next, after {len(known):,} answers",

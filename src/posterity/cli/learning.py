@@ -15,9 +15,9 @@ from torch import nn
 import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.networks import HEAD, build, default_for, imported, spoken
+from posterity.cli.output import command_line, note, report, write_page
 from posterity.cli.reading import Examples, ReadOptions, look, read
 from posterity.cli.saved import Manifest, carrying, check_new, open_saved
-from posterity.cli.telling import command_line, note, tell, write_page
 from posterity.errors import BadData
 from posterity.heads.network import FeatureNetwork
 from posterity.pages import fit_page
@@ -62,7 +62,7 @@ class Asked:
     head: Annotated[
         Literal["keep", "new"] | None,
         typer.Option(
-            help="Hand the prior's last layer down or begin it anew; by default the names of the classes decide."
+            help="Hand the prior's last layer down or begin it from scratch; by default the names of the classes decide."
         ),
     ] = None
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default until it no longer helps.")] = (
@@ -162,7 +162,7 @@ class Run:
         if not found.shape or self.asked.features:
             rows = [("data", f"{found.count:,} examples"), ("plan", "a head on features: seconds for a thousand rows")]
             result = {"dry_run": True, "examples": found.count, "plan": {"ways": [HEAD], "reasons": []}}
-            tell(result, self.asked.as_json, f"What it would take to learn from {self.asked.where}", rows)
+            report(result, self.asked.as_json, f"What it would take to learn from {self.asked.where}", rows)
             return
         task = self.asked.task or (None if self.recipe is None else self.recipe.task)
         # Tables are read as a whole, labels too: a target without classes is a number.
@@ -186,7 +186,7 @@ class Run:
             rows.append(("assumed", f"{outputs} outputs: labels are not read for an estimate"))
         result = {"dry_run": True, "examples": found.count, "shape": found.shape, "outputs": outputs}
         title = f"What it would take to learn from {self.asked.where}"
-        tell(result | estimate.to_json(), self.asked.as_json, title, rows)
+        report(result | estimate.to_json(), self.asked.as_json, title, rows)
 
     def learn(self, began: float) -> None:
         """Read, fit, write the file, and print what happened."""
@@ -216,7 +216,7 @@ class Run:
         title = f"{made} {asked.where}"
         story = _story(examples, fit, name) | {"took": duration(seconds), "written to": str(asked.out)}
         # Before the page is drawn: what is written is written, whatever is missing for pictures.
-        tell(result, asked.as_json, title, story.items(), self.next_steps(fit))
+        report(result, asked.as_json, title, story.items(), self.next_steps(fit))
         gaussians = {"prior": fit.prior, "posterior": fit.posterior}
         write_page(asked.page, lambda: fit_page(title, story, gaussians, fit.history, command_line()))
 

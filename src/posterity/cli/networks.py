@@ -165,7 +165,7 @@ def _imported(name: str, shape: Shape, outputs: int) -> nn.Module:
             model.train()
     if isinstance(found, Tensor) and found.shape[-1] != outputs:
         raise UnknownNetwork(
-            f"{name!r} has {found.shape[-1]} outputs and the data needs {outputs}: let {function} take outputs=, and it is told."
+            f"{name!r} has {found.shape[-1]} outputs and the data needs {outputs}: give {function} an argument outputs=."
         )
     return model
 

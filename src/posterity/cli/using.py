@@ -16,9 +16,9 @@ from torch import Tensor
 
 import posterity as pt
 from posterity.cli import options as opt
+from posterity.cli.output import command_line, note, plain, report, write_page
 from posterity.cli.reading import Examples, ReadOptions, read
 from posterity.cli.saved import Saved, open_saved, seen_rows_of
-from posterity.cli.telling import command_line, note, plain, tell, write_page
 from posterity.data.hashes import by_chance, seen
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData
@@ -70,7 +70,7 @@ def predict(
     ]
     units = [] if classes else [UNITS.format(opened.said.recipe.target or "the targets")]
     title = f"Predictions for {data}"
-    tell(result, as_json, title, shown, [where, *units])
+    report(result, as_json, title, shown, [where, *units])
     write_page(page, lambda: prediction_page(title, brief, short, prediction, classes, examples.x, command_line()))
 
 
@@ -78,7 +78,7 @@ def evaluate(
     fit: opt.FitFile,
     data: opt.Data,
     unknown: Annotated[
-        str | None, typer.Option(help="Foreign data: how well is it told from the labelled data?")
+        str | None, typer.Option(help="Foreign data: how well is it distinguished from the labelled data?")
     ] = None,
     out: Annotated[Path | None, opt.out_file("A .json file for the figures.")] = None,
     network: opt.Network = None,
@@ -131,7 +131,7 @@ def evaluate(
     if out is not None:
         write_whole(out, json.dumps(plain(result), indent=1) + "\n")
     rows = [(NAMES.get(name, name), f"{value:.4f}") for name, value in scores.items()]
-    tell(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, lines)
+    report(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, lines)
     title = f"{fit.name} on {data}"
     drawn = prediction, y, classes, foreign, examples.x
     write_page(page, lambda: evaluation_page(title, scores, *drawn, command_line()))

@@ -46,10 +46,10 @@ UNITS = tuple(range(-12, 13))
 """Powers of ten that a grid may be multiplied by: finitely many, which certificates pay for."""
 FAR_FLOORS = tuple(10.0**k for k in range(-8, 9))
 FAR_HEADS = tuple(float(f"{digit}e{k}") for k in range(-8, 9) for digit in (1, 3))
-"""Grids that move are wide: nobody has tried where their middle is. What ends a search there is a belief about strengths."""
+"""Grids that move are wide: no one has tried where their middle is. What ends a search there is a belief about strengths."""
 SPREAD = 2.0
 """Of that belief: powers of ten in a standard deviation of a log-normal distribution around the middle of the grid. Where all
-left-out examples are told apart, a weaker prior looks better without end."""
+left-out examples are separated, a weaker prior looks better without end."""
 
 
 def unit(linearised: Linearised, share: float, *, head: bool = False, always: bool = False) -> float:
@@ -176,7 +176,7 @@ class _Search:
         return Choice((member,), options, "fixed", options, loose=self.loose(posterior))
 
     def loose(self, best: FunctionPosterior) -> FunctionPosterior | None:
-        """Source and floor alike, at the loosest strength that numbers allow. None where grids move: nobody has tried there."""
+        """Source and floor alike, at the loosest strength that numbers allow. None where grids move: no one has tried there."""
         assert best.strength is not None
         source = float(max(self.units) > 0)
         for floor in () if self.moved else FLOORS:

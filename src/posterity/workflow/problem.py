@@ -126,7 +126,7 @@ class Problem:
         try:
             return Provenance.read(self.data, torch.cat([batch_hashes(batch) for batch in self.examples.inputs]))
         except BadData as error:
-            return Provenance.unknown(f"the data cannot be told apart: {error}")
+            return Provenance.unknown(f"the data cannot be distinguished: {error}")
 
     @property
     def again(self) -> Data:

@@ -22,7 +22,7 @@ from posterity.errors import BadData, NotInstalled, UnknownNetwork
 from posterity.files import replacing
 
 SIZE = 224
-"""Pixels on a side, unless told otherwise."""
+"""Pixels on a side, unless stated otherwise."""
 AT_ONCE = 32
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's pixels in [0, 1]: what libraries of networks normalise by, and ONNX files from them."""
@@ -118,17 +118,17 @@ def _batch(images: dict[str, Source], names: list[str], own: Encoder) -> tuple[A
 
 def _place(names: list[str], images: dict[str, Source], own: Encoder) -> Path | None:
     """Where rows of these files by this encoder are kept; None for images that are not files."""
-    told = [own.name, str(own.size)]
+    parts = [own.name, str(own.size)]
     for name in names:
         source = images[name]
         if not isinstance(source, Path):
             return None
         about = source.stat()
-        told.append(f"{source.resolve()} {about.st_size} {about.st_mtime_ns}")
+        parts.append(f"{source.resolve()} {about.st_size} {about.st_mtime_ns}")
     cache = (
         os.environ.get("POSTERITY_CACHE") or f"{os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'}/posterity"
     )
-    return Path(cache) / "encoded" / f"{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:24]}.npy"
+    return Path(cache) / "encoded" / f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:24]}.npy"
 
 
 def _read(path: Path | None, count: int, first: Array) -> Array | None:

@@ -45,7 +45,7 @@ class ReadOptions:
     """Whether encoding shows no progress."""
 
     def like(self, recipe: Recipe | None) -> ReadOptions:
-        """What it takes to read data as that of a fit was; a target or a rule for missing values may be named anew."""
+        """What it takes to read data as that of a fit was; a target or a rule for missing values may be named again."""
         if recipe is None:
             return self
         if self.columns and recipe.columns and set(self.columns) != set(recipe.names):
@@ -190,7 +190,7 @@ class Recipe:
 
     @classmethod
     def from_json(cls, found: Any) -> Recipe:
-        """From plain values, each looked at: they may come from a stranger's file."""
+        """From plain values, each looked at: they may come from a file of unknown origin."""
         try:
             recipe = cls(
                 task={name: name for name in get_args(Task)}[found["task"]],

@@ -18,7 +18,7 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", "
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 """What is decoded, whatever a file is called: Pillow knows others that run programs."""
 SIZE = 28
-"""Pixels on a side, unless told otherwise."""
+"""Pixels on a side, unless stated otherwise."""
 PIXELS = 64_000_000
 """Of the largest image that is decoded: twelve bytes each on the way make 0.8 GB."""
 LOOKED_AT = 20

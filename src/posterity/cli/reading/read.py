@@ -24,7 +24,7 @@ FEW_NUMBERS = 20
 
 @dataclass(frozen=True)
 class Look:
-    """What is on disk, as far as it can be told without reading all of it."""
+    """What is on disk, as far as it can be known without reading all of it."""
 
     kind: Kind
     count: int

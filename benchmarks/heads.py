@@ -94,12 +94,12 @@ def photographs(folder: Path) -> Cost:
             [sys.executable, "-c", "from posterity.cli import app; app()", *command.split()], cwd=folder, check=True
         )
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    told = json.loads((folder / "ucmerced.json").read_text())
+    measured = json.loads((folder / "ucmerced.json").read_text())
     return Cost(
         "photographs on the command line",
         round(used.ru_utime + used.ru_stime, 1),
-        accuracy=round(told["accuracy"], 4),
-        detail=f"{told['count']} tested, NLL {told['nll']:.3f}: posterity {'; posterity '.join(commands)}",
+        accuracy=round(measured["accuracy"], 4),
+        detail=f"{measured['count']} tested, NLL {measured['nll']:.3f}: posterity {'; posterity '.join(commands)}",
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 from posterity.errors import BadAudit
@@ -15,8 +14,6 @@ LONGEST = 1 << 20
 """Characters of a record: there is room for some ten thousand blocks."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """What would move a terminal's cursor."""
-Reader = Callable[[Any, str], Any]
-"""Of a value, and the name of its field."""
 
 
 def audited(text: str) -> Certificate:
@@ -45,7 +42,42 @@ def _read(raw: dict[str, Any]) -> Certificate:
     raw = {"folds": [], "picked": 0, "unit": "example", "assumes": [], "issued": 1} | raw
     if odd := sorted(raw.keys() ^ known, key=str):
         raise BadAudit(f"the record has the fields {[_plain(str(name)) for name in odd[:5]]} too many or too few.")
-    return Certificate(**{name: READERS[name](raw[name], name) for name in known})
+    holdout = raw["holdout"]
+    if not isinstance(holdout, dict) or holdout.keys() != {"error", "bound"}:
+        raise BadAudit("the hold-out comparator has an error and a bound.")
+    payments = tuple(_payment(x) for x in _list(raw["payments"], "payments"))
+    return Certificate(
+        bound=_share(raw["bound"], "bound"),
+        confidence=_share(raw["confidence"], "confidence"),
+        rule=_one_of(raw["rule"], RULES, "rule"),
+        predictor=_one_of(raw["predictor"], PREDICTORS, "predictor"),
+        delta=_share(raw["delta"], "delta"),
+        delta_draws=_share(raw["delta_draws"], "delta_draws"),
+        n=_whole(raw["n"], "n", 1),
+        gibbs=_share(raw["gibbs"], "gibbs"),
+        upper=_share(raw["upper"], "upper"),
+        holdout=Holdout(_share(holdout["error"], "hold-out error"), _share(holdout["bound"], "hold-out bound")),
+        payments=payments,
+        errors=_number(raw["errors"], "errors"),
+        shares=tuple(_share(x, "shares") for x in _list(raw["shares"], "shares")),
+        folds=tuple(_fold(x) for x in _list(raw["folds"], "folds")),
+        picked=_whole(raw["picked"], "picked", 0),
+        replicates=_whole(raw["replicates"], "replicates", 0),
+        kl=_number(raw["kl"], "kl"),
+        examples=_whole(raw["examples"], "examples", 1),
+        drawn_per=_one_of(raw["drawn_per"], ("example", "batch"), "drawn_per"),
+        kl_by_block={
+            _text(k, "block"): _number(v, "kl_by_block") for k, v in _table(raw["kl_by_block"], "kl_by_block")
+        },
+        prior=_hex(raw["prior"], "prior"),
+        posterior=_hex(raw["posterior"], "posterior"),
+        data=_hex(raw["data"], "data"),
+        checks=tuple(_text(x, "checks") for x in _list(raw["checks"], "checks")),
+        unit=_one_of(raw["unit"], UNITS, "unit"),
+        assumes=tuple(_text(x, "assumes") for x in _list(raw["assumes"], "assumes")),
+        issued=_whole(raw["issued"], "issued", 1),
+        versions={_text(k, "versions"): _text(v, "versions") for k, v in _table(raw["versions"], "versions")},
+    )
 
 
 def _follows(c: Certificate) -> None:
@@ -210,46 +242,3 @@ def _payment(value: Any) -> tuple[str, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise _wrong(value, "payments", "a list of (what, from how many)")
     return _text(value[0], "payments"), _whole(value[1], "payments", 2)
-
-
-def _holdout(value: Any, name: str) -> Holdout:
-    if not isinstance(value, dict) or value.keys() != {"error", "bound"}:
-        raise BadAudit("the hold-out comparator has an error and a bound.")
-    return Holdout(_share(value["error"], "hold-out error"), _share(value["bound"], "hold-out bound"))
-
-
-def _each(read: Reader) -> Reader:
-    return lambda value, name: tuple(read(x, name) for x in _list(value, name))
-
-
-def _named(read: Reader) -> Reader:
-    return lambda value, name: {_text(k, name): read(v, name) for k, v in _table(value, name)}
-
-
-def _least(least: int) -> Reader:
-    return lambda value, name: _whole(value, name, least)
-
-
-def _among(choices: tuple[str, ...]) -> Reader:
-    return lambda value, name: _one_of(value, choices, name)
-
-
-READERS: dict[str, Reader] = {
-    **dict.fromkeys(("bound", "confidence", "delta", "delta_draws", "gibbs", "upper"), _share),
-    **dict.fromkeys(("errors", "kl"), _number),
-    **dict.fromkeys(("prior", "posterior", "data"), _hex),
-    **dict.fromkeys(("n", "examples", "issued"), _least(1)),
-    **dict.fromkeys(("picked", "replicates"), _least(0)),
-    **dict.fromkeys(("checks", "assumes"), _each(_text)),
-    "rule": _among(RULES),
-    "predictor": _among(PREDICTORS),
-    "unit": _among(UNITS),
-    "drawn_per": _among(("example", "batch")),
-    "holdout": _holdout,
-    "payments": _each(lambda value, _: _payment(value)),
-    "folds": _each(lambda value, _: _fold(value)),
-    "shares": _each(_share),
-    "kl_by_block": _named(_number),
-    "versions": _named(_text),
-}
-"""How each field of a record is read."""

@@ -15,9 +15,10 @@ from test_validity import SyntheticTask, laplace
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.pacbayes import FAMILY, clopper_pearson, optimise_strengths
+from posterity.pacbayes import FAMILY, clopper_pearson
 from posterity.pacbayes.bounds import folds_bound
 from posterity.pacbayes.regression import certify_clipped
+from posterity_studies.shared.strengths import optimise_strengths
 from posterity_studies.shared.sub_gamma import LinearModel
 
 DELTAS = (0.05, 0.3, 0.9)
@@ -56,7 +57,7 @@ class Case:
         match certificate.predictor:
             case "the network at the prior's mean":
                 return self.risk_at(self.prior.mean[""])
-            case "a network drawn anew from the prior":
+            case "a network drawn at random from the prior":
                 return self.risk(self.prior)
         return self.risk(posterior)
 

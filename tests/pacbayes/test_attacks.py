@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import posterity as pt
 from posterity.algebra import ScaledIdentity
-from posterity.data.provenance import untouched
+from posterity.data.weights import untouched
 from posterity.errors import (
     BadData,
     BadLearnerFile,
@@ -31,7 +31,7 @@ from posterity.pacbayes.regression import certify_clipped
 D0 = coins(80, 1)
 
 
-# --- weights that are kept where nobody looks ------------------------------------------------------
+# --- weights that are kept where no one looks ------------------------------------------------------
 
 
 class Hiding(nn.Module):

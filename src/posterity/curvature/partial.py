@@ -12,25 +12,13 @@ from torch import Tensor
 
 from posterity.data.batches import Workers
 from posterity.errors import BadCheckpoint, MissingFolder
-from posterity.files import read_state, room_for, write_state
+from posterity.files import check_settings, read_state, resuming, write_state
 
 SECONDS = 60.0
 """Of work that a kill loses at most, beside the batch it falls into; more where writing takes long."""
 RATIO = 20
 """Times as long as the last writing took, until the next one: on a busy machine or a slow disk, work is not to be all writing."""
-KEYS = (
-    "settings",
-    "phase",
-    "batches",
-    "accumulators",
-    "nll",
-    "count",
-    "seen",
-    "reached",
-    "hashes",
-    "generator",
-    "start",
-)
+WHAT = "this estimate"
 
 
 class Partial:
@@ -56,9 +44,7 @@ class Partial:
         begin = time.monotonic()
         if begin - self.written < self.pause:
             return
-        whole = {"settings": self.settings, **state()}
-        with room_for(self.path, _size(whole)):
-            write_state(self.path, whole)
+        write_state(self.path, {"settings": self.settings, **state()})
         self.written = time.monotonic()
         self.pause = max(SECONDS, RATIO * (self.written - begin))
 
@@ -69,7 +55,7 @@ class Partial:
         same = hashes is kept if hashes is None or kept is None else torch.equal(kept, hashes)
         if not same:
             raise BadCheckpoint(
-                f"{self.path} holds sums of other data: batch {number} is not the one that is in it. Remove it to start anew, "
+                f"{self.path} holds sums of other data: batch {number} is not the one that is in it. Remove it to start again, "
                 "or give the same data in the same order."
             )
 
@@ -78,7 +64,7 @@ class Partial:
         if self.found is not None and batches < self.found["batches"]:
             raise BadCheckpoint(
                 f"{self.path} holds sums of {self.found['batches']} batches and the data has {batches}: it is other data. "
-                "Remove the file to start anew."
+                "Remove the file to start again."
             )
 
     def done(self) -> None:
@@ -88,22 +74,10 @@ class Partial:
     def _read(self) -> dict[str, Any] | None:
         if not self.path.exists():
             return None
-        try:
-            state = read_state(self.path)
-            if missing := [key for key in KEYS if key not in state]:
-                raise KeyError(", ".join(missing))
-        except Exception as error:
-            reason = next(iter(str(error).splitlines()), "").rstrip(".:")
-            raise BadCheckpoint(
-                f"{self.path} is not a checkpoint of an estimate ({type(error).__name__}: {reason}): remove it to start anew."
-            ) from error
-        for name, value in self.settings.items():
-            if state["settings"].get(name) != value:
-                raise BadCheckpoint(
-                    f"{self.path} is a checkpoint of another estimate: {name} was {state['settings'].get(name)} and is {value}. "
-                    "Remove it to start anew."
-                )
-        return dict(state)
+        with resuming(self.path, WHAT):
+            state: dict[str, Any] = read_state(self.path)
+            check_settings(self.path, WHAT, state["settings"], self.settings)
+        return state
 
     def _agree(self, workers: Workers) -> None:
         """Workers meet between two passes over the data: they go on within one pass, or all begin again."""
@@ -111,17 +85,6 @@ class Partial:
             return
         own = -1 if self.found is None else int(self.found["phase"])
         phases = {int(phase) for phase in workers.gather(torch.tensor(own))}
-        # A worker that had not written yet begins the first pass anew, beside others that go on in it.
+        # A worker that had not written yet begins the first pass again, beside others that go on in it.
         if len({max(0, phase) for phase in phases}) > 1:
             self.found = None
-
-
-def _size(state: Any) -> int:
-    match state:
-        case Tensor():
-            return state.nbytes
-        case dict():
-            return sum(map(_size, state.values()))
-        case list() | tuple():
-            return sum(map(_size, state))
-    return 64

@@ -25,8 +25,11 @@ from posterity.data.batches import Batch, Data, Workers, batch_count, batches, c
 from posterity.data.hashes import Hashes, batch_hashes, gathered
 from posterity.data.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
+from posterity.files import resuming
 from posterity.memory import require_memory
 
+KEPT = ("phase", "batches", "nll", "count", "seen", "hashes", "start")
+"""What a checkpoint keeps of a pass as it is."""
 SMALL = 64 * 2**20
 """Bytes of sums that are taken without asking how many are left."""
 LARGE_INPUT, HELD = 2**20, 2**27
@@ -94,7 +97,7 @@ def estimate(
         UnsupportedLayer: if a trainable layer has no matrix form and `blocks` does not leave it out.
         NoData: if the data is empty.
         BadCheckpoint: if the checkpoint is damaged, or of another network, estimator, number of processes or other data.
-        TooLittleMemory: if the sums do not fit; told before anything is allocated.
+        TooLittleMemory: if the sums do not fit; reported before anything is allocated.
 
     Example:
         >>> curvature = pt.estimate(model, (x, y), pt.KFAC(pt.curvature.Exact()))
@@ -171,7 +174,8 @@ class _Pass:
         self.largest: int | None = None
         """As many examples as a large batch is cut into, once that is known."""
         if partial is not None and partial.found is not None:
-            self._restore(partial.found)
+            with resuming(partial.path, "this estimate"):
+                self._restore(partial.found)
 
     def pieces(self, batch: Batch) -> list[Batch]:
         """A batch in parts whose layers put out no more than `HELD` bytes; as it is where its inputs are small."""
@@ -204,26 +208,18 @@ class _Pass:
             self.partial.keep(self._state)
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "phase": self.phase,
-            "batches": self.batches,
+        return {name: getattr(self, name) for name in KEPT} | {
             "accumulators": {name: a.state() for name, a in self.accumulators.items()},
-            "nll": self.nll,
-            "count": self.count,
-            "seen": self.seen,
             "reached": sorted(self.reached),
-            "hashes": self.hashes,
             "generator": self.generator.get_state(),
-            "start": self.start,
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         for name, accumulator in self.accumulators.items():
             accumulator.restore(state["accumulators"][name])
-        self.phase, self.skipped = state["phase"], state["batches"]
-        self.nll, self.count, self.seen = state["nll"], state["count"], state["seen"]
-        self.reached, self.hashes = set(state["reached"]), list(state["hashes"])
-        self.start = state["start"]
+        for name in KEPT:
+            setattr(self, name, state[name])
+        self.skipped, self.batches, self.reached = self.batches, 0, set(state["reached"])
         self.generator.set_state(state["generator"])
 
     def see(self, batch: Batch) -> None:
@@ -242,9 +238,13 @@ class _Pass:
             )
         self.reached |= set(recorder.calls)
         self._check_reached()
-        for residual, last in self.estimator.labels.residuals(self.likelihood, detached, targets, self.generator):
-            self.last = last
-            recorder.backward(outputs, residual.to(outputs.dtype), again=not last)
+        coming = iter(self.estimator.labels.vectors(self.likelihood, detached, targets, self.generator))
+        vector = next(coming, None)
+        while vector is not None:
+            following = next(coming, None)
+            self.last = following is None
+            recorder.backward(outputs, vector.to(outputs.dtype), again=not self.last)
+            vector = following
         self.seen += batch.count
         if self.phase == 0:
             self.nll += nll
@@ -252,7 +252,7 @@ class _Pass:
             self.hashes.append(self._hashed(batch))
 
     def _hashed(self, batch: Batch) -> Hashes | None:
-        """Which examples these are, told while they are at hand."""
+        """Which examples these are, noted while they are at hand."""
         try:
             return batch_hashes(batch)
         except BadData as error:
@@ -310,7 +310,7 @@ class _Pass:
     def _provenance(self, data: Data, workers: Workers) -> Provenance:
         weights = past_of(self.model).joined(self.estimator.seen)
         if self.unreadable is not None:
-            return weights.joined(Provenance.unknown(f"the data cannot be told apart: {self.unreadable}"))
+            return weights.joined(Provenance.unknown(f"the data cannot be distinguished: {self.unreadable}"))
         known = [hashes for hashes in self.hashes if hashes is not None]
         return weights.joined(Provenance.read(data, gathered(known, workers)))
 

@@ -59,9 +59,8 @@ class Batch:
         if isinstance(raw, (tuple, list)) and len(raw) == 2:
             inputs, targets = raw
             targets = torch.as_tensor(targets)
-            return (
-                cls((), inputs, targets, index) if isinstance(inputs, Mapping) else cls((inputs,), {}, targets, index)
-            )
+            positional, named = ((), inputs) if isinstance(inputs, Mapping) else ((inputs,), {})
+            return cls(positional, named, targets, index)
         raise BadData(
             f"batch {index} is a {type(raw).__name__}: it must be a pair (inputs, targets), or a mapping with the targets in it."
         )
@@ -219,11 +218,7 @@ def _raw(data: Data, batch_size: int) -> Iterable[Any]:
     if is_pair(data):
         x, y = data
         return ((x[i : i + batch_size], y[i : i + batch_size]) for i in range(0, len(x), batch_size))
-    if isinstance(data, DataLoader):
-        return data
-    if isinstance(data, Dataset):
-        return DataLoader(data, batch_size=batch_size)
-    return data
+    return DataLoader(data, batch_size=batch_size) if isinstance(data, Dataset) else data
 
 
 def is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:
@@ -250,7 +245,7 @@ def input_batches(x: Inputs, batch_size: int, device: torch.device, dtype: torch
     if batch_size < 1:
         raise ValueError(f"batch_size is at least 1, not {batch_size}")
     if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
-        # numpy computes in float64 unless told otherwise: of an array, that says nothing about what its owner wants.
+        # numpy computes in float64 unless stated otherwise: of an array, that says nothing about what its owner wants.
         wide = np.float64 if dtype == torch.float64 else np.float32
         x = torch.from_numpy(x.astype(wide)).to(dtype)
     pieces = [piece for piece in _pieces(x, batch_size) if piece[2]]

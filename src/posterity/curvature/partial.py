@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posterity.data.batches import Workers
 from posterity.errors import BadCheckpoint, MissingFolder
-from posterity.files import check_settings, read_state, resuming, room_for, write_state
+from posterity.files import check_settings, read_state, resuming, write_state
 
 SECONDS = 60.0
 """Of work that a kill loses at most, beside the batch it falls into; more where writing takes long."""
@@ -44,9 +44,7 @@ class Partial:
         begin = time.monotonic()
         if begin - self.written < self.pause:
             return
-        whole = {"settings": self.settings, **state()}
-        with room_for(self.path, _size(whole)):
-            write_state(self.path, whole)
+        write_state(self.path, {"settings": self.settings, **state()})
         self.written = time.monotonic()
         self.pause = max(SECONDS, RATIO * (self.written - begin))
 
@@ -90,14 +88,3 @@ class Partial:
         # A worker that had not written yet begins the first pass again, beside others that go on in it.
         if len({max(0, phase) for phase in phases}) > 1:
             self.found = None
-
-
-def _size(state: Any) -> int:
-    match state:
-        case Tensor():
-            return state.nbytes
-        case dict():
-            return sum(map(_size, state.values()))
-        case list() | tuple():
-            return sum(map(_size, state))
-    return 64

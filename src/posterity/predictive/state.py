@@ -20,6 +20,7 @@ from posterity.data.examples import Examples
 from posterity.errors import DamagedFile, NotStorable
 from posterity.gaussian import Gaussian
 from posterity.gaussian.triangles import packed, unpacked
+from posterity.heads import ClassHead, from_tensors, to_tensors
 from posterity.kernel import (
     BlockFrame,
     Calibration,
@@ -42,6 +43,7 @@ from posterity.kernel.variational import VariationalLatent, VariationalPosterior
 from posterity.predictive.exact import AveragedNetworks, ExactLinear, LastLayer
 from posterity.predictive.head import HeadPredictor, pack_head, unpack_head
 from posterity.predictive.linearised import StructuredGaussian
+from posterity.predictive.on_features import HeadOnFeatures
 from posterity.predictive.predictor import Plain, Predictor, Stack
 
 KERNELS: dict[str, type[Kernel]] = {"per output": PerOutput, "shared": Shared, "in weights": InWeights}
@@ -110,6 +112,12 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             shares = [share for share, _ in predictor.networks]
             own = {"calibration": numbers_of(predictor.calibration), "shares": shares}
             return {"kind": "networks", **_meaning(predictor), **own}, tensors
+        case HeadOnFeatures():
+            head, about = to_tensors(predictor.head)
+            tensors = {f"point/{name}": w for name, w in predictor.point.items()}
+            plain = {"kind": "head", **_meaning(predictor), "layer": predictor.layer, "head": about}
+            plain["calibration"] = numbers_of(predictor.calibration)
+            return plain, tensors | {f"head/{k}": x for k, x in head.items()}
         case ExactLinear():
             return _pack_exact(predictor)
         case HeadPredictor():
@@ -140,6 +148,15 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
                 raise DamagedFile("a network of an average has no weights.")
             return AveragedNetworks(
                 networks, calibration_of(plain["calibration"]), likelihood_of(plain["likelihood"]), _link(plain)
+            )
+        case "head":
+            head = from_tensors(_below(tensors, "head"), plain["head"])
+            if not isinstance(head, ClassHead):
+                raise DamagedFile("a head on features is for classes, and this one is not.")
+            point = _below(tensors, "point")
+            soft = calibration_of(plain["calibration"])
+            return HeadOnFeatures(
+                point, str(plain["layer"]), head, soft, likelihood_of(plain["likelihood"]), _link(plain)
             )
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
@@ -360,4 +377,4 @@ def _safe(value: Any) -> Any:
 
 
 def _unsafe(value: Any) -> Any:
-    return float(value) if isinstance(value, (str, float)) else value
+    return value if isinstance(value, int) else float(value)

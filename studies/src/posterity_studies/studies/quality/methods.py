@@ -122,7 +122,7 @@ def _ours(problem: Problem) -> Iterator[tuple[str, Callable[[], Answer]]]:
 
 
 def _without_networks(fit: Fit) -> Fit:
-    """What `pt.adapt` predicts, which is the same posterior without trained networks beside it."""
+    """The exact posterior around the prior's mean, without candidates beside it."""
     return replace(fit, predictor=fit.predictor.parts[0][1]) if isinstance(fit.predictor, Stack) else fit
 
 

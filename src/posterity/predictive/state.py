@@ -115,7 +115,7 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
         case HeadOnFeatures():
             head, about = to_tensors(predictor.head)
             tensors = {f"point/{name}": w for name, w in predictor.point.items()}
-            plain = {"kind": "head", **_meaning(predictor), "layer": predictor.layer, "head": about}
+            plain = {"kind": "head on features", **_meaning(predictor), "layer": predictor.layer, "head": about}
             plain["calibration"] = numbers_of(predictor.calibration)
             return plain, tensors | {f"head/{k}": x for k, x in head.items()}
         case ExactLinear():
@@ -143,7 +143,7 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             return AveragedNetworks(
                 networks, calibration_of(plain["calibration"]), likelihood_of(plain["likelihood"]), _link(plain)
             )
-        case "head":
+        case "head on features":
             head = from_tensors(_below(tensors, "head"), plain["head"])
             if not isinstance(head, ClassHead):
                 raise DamagedFile("a head on features is for classes, and this one is not.")

@@ -126,6 +126,8 @@ class Run:
             assert self.prior is not None
             return pt.adapt(model, self.prior, examples.pair, likelihood, **options)
         options |= {"batch_size": self.asked.batch_size, "training": self.training}
+        # What is handed down as a prior is the network's: nothing else need be fitted for it.
+        options["candidates"] = "all" if examples.recipe.columns and self.kind == "fit" else "network"
         return pt.learn(model, examples.pair, self.prior, likelihood, **options)
 
     @property
@@ -164,6 +166,7 @@ class Run:
             classes=found.classes,
             head=self.asked.head,
             training=self.training,
+            candidates="all" if found.kind == "table" and self.kind == "fit" else "network",
         )
         rows = [("data", _told(found)), *estimate.rows()]
         if not found.classes and not regression:

@@ -41,7 +41,9 @@ from posterity.kernel.linearised import AroundNetwork
 from posterity.kernel.variational import VariationalLatent, VariationalPosterior
 from posterity.predictive.exact import AveragedNetworks, ExactLinear, LastLayer
 from posterity.predictive.linearised import StructuredGaussian
+from posterity.predictive.on_inputs import OnInputs
 from posterity.predictive.predictor import Plain, Predictor, Stack
+from posterity.tables import from_plain, to_plain
 
 KERNELS: dict[str, type[Kernel]] = {"per output": PerOutput, "shared": Shared, "in weights": InWeights}
 LATENTS: dict[str, type[Latent]] = {
@@ -89,6 +91,11 @@ def without_examples(predictor: Predictor) -> tuple[Predictor, float]:
             return Stack(tuple((weight, part) for weight, part, _ in parts)), max(change for *_, change in parts)
         case ExactLinear():
             return predictor.without_examples()
+        case OnInputs() if predictor.needs_examples:
+            raise NotStorable(
+                "a Gaussian process on the inputs predicts from its training examples: save with examples=True, or learn "
+                'without it, pt.learn(..., candidates="network").'
+            )
     return predictor, 0.0
 
 
@@ -109,6 +116,9 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             return {"kind": "networks", **_meaning(predictor), **own}, tensors
         case ExactLinear():
             return _pack_exact(predictor)
+        case OnInputs():
+            own, tensors = to_plain(predictor.model)
+            return {"kind": "on inputs", **_meaning(predictor), "model": own}, tensors
     raise NotStorable(f"a {type(predictor).__name__} has no place in a file.")
 
 
@@ -136,6 +146,10 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             return AveragedNetworks(
                 networks, _calibration(plain["calibration"]), _likelihood(plain["likelihood"]), _link(plain)
             )
+        case "on inputs":
+            rows = None if context.examples is None else context.examples.whole.positional[0].double()
+            model = from_plain(plain["model"], tensors, rows)
+            return OnInputs(model, _likelihood(plain["likelihood"]), _link(plain))
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
     raise DamagedFile(f"no predictor is called {plain['kind']!r}.")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from posterity.blocks import named
 from posterity.checks import Admitted
@@ -27,9 +28,12 @@ from posterity.workflow.problem import Problem
 from posterity.workflow.ways.around_prior import around_prior
 from posterity.workflow.ways.candidate import Candidate, Made, Options
 from posterity.workflow.ways.last_layer import last_layer
+from posterity.workflow.ways.network_aside import network_aside
 from posterity.workflow.ways.networks import from_prior, networks_from_scratch
+from posterity.workflow.ways.on_inputs import FITTED, on_inputs
 from posterity.workflow.ways.one_network import one_network, polish
 from posterity.workflow.ways.small_networks import small_networks
+from posterity.workflow.ways.stack import table_stack
 from posterity.workflow.ways.structured import calibrated, structured, usual_spread
 
 log = logging.getLogger("posterity")
@@ -38,6 +42,7 @@ ALONE = {
     "networks from scratch": networks_from_scratch,
     "small networks": small_networks,
     "one network": one_network,
+    "network aside": network_aside,
 }
 """Ways that need no other candidate."""
 
@@ -67,7 +72,8 @@ def make_fit(problem: Problem, plan: Plan, options: Options) -> Fit:
 
 def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, Candidate, Predictor | None]:
     """Every candidate of the plan; the one whose weights the network is left with, and the predictor of all of them."""
-    first, *others = plan.ways
+    inputs = [way for way in plan.ways if way in FITTED]
+    first, *others = [way for way in plan.ways if way not in FITTED]
     try:
         best = ALONE[first](problem, options)
     except NotFinite as error:
@@ -76,16 +82,22 @@ def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, C
         plan = plan.instead("one network", f"{first}: {error} One network is trained instead.")
         log.warning("%s", plan.reasons[-1])
         best = one_network(problem, options)
-    predictor = best.predictor
+    predictor, probs = best.predictor, best.probs
     if others:
         try:
             second = from_prior(problem, options, best)
             predictor = stacked([best, second], problem.leave_out)
+            probs = _of_stack(predictor, best.probs, second.probs)
         except NotFinite as error:
-            plan = replace(plan.but(f"{others[0]}: {error} They are left out."), ways=(first,))
+            left = tuple(way for way in plan.ways if way != others[0])
+            plan = replace(plan.but(f"{others[0]}: {error} They are left out."), ways=left)
             log.warning("%s", plan.reasons[-1])
     if first == "exact around the prior" and options.trains and (len(plan.ways) == 1 or options.training):
         best = replace(best, history=polish(problem, options, best.prior))
+    if inputs:
+        network = [] if predictor is None else [replace(best, predictor=predictor, probs=probs)]
+        models = [on_inputs(way, problem, options, best) for way in inputs]
+        predictor, best = table_stack(problem, [*network, *models], options), replace(best, scores_unknown=False)
     return plan, best, predictor
 
 
@@ -94,6 +106,11 @@ def stacked(candidates: Sequence[Candidate], leave_out: LeaveOut) -> Stack:
     (first, here), (second, there) = [(cast(Predictor, c.predictor), c.probs) for c in candidates]
     share = 0.5 if here is None or there is None else stacking_weight(here, there, leave_out)
     return Stack(((1 - share, first), (share, second)))
+
+
+def _of_stack(stack: Stack, here: Tensor | None, there: Tensor | None) -> Tensor | None:
+    """What a stack of two gives left-out targets."""
+    return None if here is None or there is None else torch.lerp(here, there, stack.parts[1][0])
 
 
 def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | None, options: Options) -> Made:

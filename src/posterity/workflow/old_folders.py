@@ -155,7 +155,7 @@ class OldFolder:
         # The noise is found again where it was: leaving out chose another than they were trained with.
         same = isinstance(self._likelihood, GaussianNoise) and self._likelihood.value == noise.value
         problem = Problem.of(network, examples.data, noise if same else GaussianNoise(), prior=prior)
-        return around_siblings(problem, prior, Siblings(noise, {}, tuple(others), folds, 0.0), Options())
+        return around_siblings(problem, prior, Siblings(noise, {}, tuple(others), folds, 0.0), Options())[0]
 
     @property
     def _classes(self) -> tuple[str, ...]:

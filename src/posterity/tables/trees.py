@@ -29,10 +29,10 @@ class TreesRecipe:
     """Trees a fold."""
     leaf: int = 3
     """The least examples of a forest's leaf."""
-    boosted: int = 60
+    boosted: int = 40
     """Trees a fold (and a class)."""
     depth: int = 2
-    rate: float = 0.1
+    rate: float = 0.15
     share: float = 0.7
     """Of the examples that a boosted tree sees; of the columns it sees half at each split."""
     mixed: tuple[float, ...] = (0.005, 0.02, 0.05, 0.1, 0.2)

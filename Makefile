@@ -38,7 +38,7 @@ $(VENV)/.demo: $(VENV)/.ready
 	@$(PIP) --no-deps seglearn
 	@touch $@
 
-$(VENV)/.doors: $(VENV)/.bench
+$(VENV)/.extras: $(VENV)/.bench
 	@echo "setting up the libraries that examples and their tests use (once)"
 	@$(PIP) --editable '.[dev,bench,datasets,examples,notebooks]'
 	@touch $@
@@ -53,12 +53,12 @@ check: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 # A process for each core with one thread each; the tests of a file stay together, so that they share what they have trained.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadscope
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 8 --dist loadscope $(COVERAGE)
 
 test: check $(VENV)/.demo
 	$(PYTEST) -m "not slow"
 
-test-all: check $(VENV)/.demo $(VENV)/.doors
+test-all: check $(VENV)/.demo $(VENV)/.extras
 	$(PYTEST)
 
 bench: $(VENV)/.bench

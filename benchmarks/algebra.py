@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.measure import Case, Job, compare, cpu_seconds
-from posterity.algebra import JointEigen, Kronecker, KroneckerSum, nearest, power_method
+from posterity.algebra import JointEigen, Kronecker, KroneckerSum, nearest
+from posterity_studies.shared.power_method import power_method
 
 STEPS = 100
 SIDES = (64, 128, 256, 512, 1024)

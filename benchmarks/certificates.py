@@ -37,7 +37,7 @@ def jobs(work: Work, load: Workload, steps: int) -> Jobs:
     """A part of certifying beside its reference, by name so that a process can be sent for it."""
     model, x, y = load.make()
     curvature = posterity.estimate(model, (x, y), KFAC(), batch_size=256, progress=False)
-    source = posterity.update(posterity.isotropic(model, 1.0, mean="model"), model, curvature)
+    source = posterity.update(model, curvature, posterity.isotropic(model, 1.0, mean="model"))
     if work == "replicates":
         return Jobs(
             lambda: plain_forward(model, x, load.batch),
@@ -49,8 +49,8 @@ def jobs(work: Work, load: Workload, steps: int) -> Jobs:
     search = PerLayer(steps=steps) if work == "tune-per-layer" else None
     return Jobs(
         lambda: plain_forward(model, x, load.batch),
-        lambda: tune(prior, model, target, "catoni", search=search),
-        lambda: tune(prior, model, target, "catoni", search=search and PerLayer(steps=2)),
+        lambda: tune(model, target, prior, "catoni", search=search),
+        lambda: tune(model, target, prior, "catoni", search=search and PerLayer(steps=2)),
     )
 
 

@@ -15,7 +15,7 @@ import json
 import time
 
 from posterity import BPNN, Task
-from posterity.progressive import judge
+from posterity_studies.shared.continual import judge
 from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.streams import split
 from posterity_studies.studies.continual.methods import STRENGTHS, small

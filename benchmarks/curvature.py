@@ -12,8 +12,8 @@ import posterity
 from benchmarks.measure import Case, Jobs, Row, measured
 from benchmarks.networks import LENET5, RESNET18, RESNET50, Workload, plain_epoch
 from benchmarks.peers import PEERS, Peer, Run, Work, quiet
-from posterity import EKFAC, KFAC, KFOC, Diagonal, Exact
-from posterity.curvature import Estimator
+from posterity import EKFAC, KFAC, KFOC, Diagonal
+from posterity.curvature import Estimator, Exact
 
 NAME = "posterity"
 

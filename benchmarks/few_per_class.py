@@ -67,11 +67,11 @@ def measured(source: str, target: str, head: Head, each: int, draw: int) -> dict
     row: dict[str, Any] = {"source": source, "target": target, "head": head, "each": each, "draw": draw}
     for name, way in (("alone", one_by_one()), ("one of every class", None)):
         if way is None:
-            fit = pt.adapt(lenet5(), prior, (x[chosen], y[chosen]), head=head, progress=False)
+            fit = pt.adapt(lenet5(), (x[chosen], y[chosen]), prior, head=head, progress=False)
         else:
             with way:
-                fit = pt.adapt(lenet5(), prior, (x[chosen], y[chosen]), head=head, progress=False)
-        found = pt.score(fit.predict(new).probs, labels)
+                fit = pt.adapt(lenet5(), (x[chosen], y[chosen]), prior, head=head, progress=False)
+        found = pt.metrics.score(fit.predict(new).probs, labels)
         row[name] = {k: round(getattr(found, k), 4) for k in ("nll", "ece", "accuracy")}
     return row
 

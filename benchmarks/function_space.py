@@ -42,7 +42,7 @@ def measured(head: Literal["new", "keep"]) -> dict[str, object]:
     model, few, new = lenet5(), (x[:EXAMPLES], y[:EXAMPLES]), new[:IMAGES]
 
     def adapted() -> pt.Fit:
-        return pt.adapt(model, prior, few, head=head, progress=False)
+        return pt.adapt(model, few, prior, head=head, progress=False)
 
     def trained() -> None:
         optimiser = torch.optim.Adam(model.parameters(), 1e-4)

@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.large import GIB, SIDE, Large, images, network, stand_in
 from benchmarks.measure import Case, _peak, _reset_peak, cpu_seconds
-from posterity import BPNN, PriorPenalty, Scales, Task
+from posterity import BPNN, Scales, Task
+from posterity.laplace import PriorPenalty
 from posterity.laplace.prior import refresh
 from posterity.progressive.prior import column_prior, start_at
 from posterity.progressive.training import prior_adam

@@ -92,7 +92,7 @@ def predictors(model: nn.Module, x: Tensor, y: Tensor, exact: bool) -> dict[str,
     """Every kind of predictor of one network, by name."""
     head = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)][-1]
     gaussian = pt.update(
-        pt.isotropic(model, 1.0, mean="model"), model, pt.estimate(model, (x, y), pt.EKFAC(), progress=False)
+        model, pt.estimate(model, (x, y), pt.EKFAC(), progress=False), pt.isotropic(model, 1.0, mean="model")
     )
 
     def speaking(predictor: Predictor) -> Callable[[Tensor], object]:
@@ -109,7 +109,7 @@ def predictors(model: nn.Module, x: Tensor, y: Tensor, exact: bool) -> dict[str,
         "structured, all layers": speaking(StructuredGaussian(gaussian, Calibration(), Categorical())),
     }
     if exact:
-        fit = pt.adapt(lenet5(), gaussian, (x[:100], y[:100]), head="new", progress=False)
+        fit = pt.adapt(lenet5(), (x[:100], y[:100]), gaussian, head="new", progress=False)
         found["exact, all layers"] = fit.predict
     for part in ("last_layer", "all"):
         try:

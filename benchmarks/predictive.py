@@ -42,7 +42,7 @@ def plain_forwards(model: nn.Module, x: Tensor, batch: int) -> None:
 def posterior(model: nn.Module, x: Tensor, y: Tensor) -> Gaussian:
     """KFAC's, as laplace-torch has it."""
     curvature = posterity.estimate(model, (x, y), KFAC(), batch_size=256, progress=False)
-    return posterity.update(posterity.isotropic(model, PRIOR_PRECISION, mean="model"), model, curvature)
+    return posterity.update(model, curvature, posterity.isotropic(model, PRIOR_PRECISION, mean="model"))
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def _share(member: Member, of: Linearised) -> float:
 
 def judged(fit: pt.Fit, known: Tensor, strange: Tensor) -> dict[str, float]:
     found = scores(fit, torch.cat([known, strange]))
-    return {name: round(pt.ood_auroc(s[: len(known)], s[len(known) :]), 4) for name, s in found.items()}
+    return {name: round(pt.metrics.ood_auroc(s[: len(known)], s[len(known) :]), 4) for name, s in found.items()}
 
 
 def watch(wearer: int, unknown: int) -> Iterator[dict[str, Any]]:
@@ -145,7 +145,7 @@ def watch(wearer: int, unknown: int) -> Iterator[dict[str, Any]]:
     known = _first_half(meeting, known=True, begin=SECONDS[-1])
     strange = _first_half(meeting, known=False, begin=0)
     for seconds in SECONDS:
-        fit = pt.adapt(at_mean(prior), prior, meeting.shown(seconds).pair, classes=meeting.classes, progress=False)
+        fit = pt.adapt(at_mean(prior), meeting.shown(seconds).pair, prior, classes=meeting.classes, progress=False)
         yield {"task": "watch", "unknown": unknown, "wearer": wearer, "seconds": seconds, **_told(fit, known, strange)}
 
 
@@ -174,7 +174,7 @@ def images(
     chosen = torch.cat([(y == c).nonzero().flatten()[:each] for c in range(10)])
     others = torch.ones(len(y)).bool()
     others[chosen] = False
-    fit = pt.adapt(lenet5(), _prior(source), (x[chosen], y[chosen]), head=head, progress=False)
+    fit = pt.adapt(lenet5(), (x[chosen], y[chosen]), _prior(source), head=head, progress=False)
     for name in unknown:
         strange = data_set(name).train[0]
         strange = strange[torch.randperm(len(strange), generator=generator)[: TESTED // 2]]

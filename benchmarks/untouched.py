@@ -263,7 +263,7 @@ def softmax(models: Sequence[nn.Module], x: Tensor) -> Tensor:
 
 def compared(ours: Tensor, rivals: Tensor, y: Tensor) -> dict[str, Any]:
     found = {"ours": ours.float(), "plain": rivals[0], "ensemble": rivals.mean(0)}
-    scores = {name: pt.score(probs, y) for name, probs in found.items()}
+    scores = {name: pt.metrics.score(probs, y) for name, probs in found.items()}
     return {key: {name: round(getattr(s, key), 4) for name, s in scores.items()} for key in ("nll", "accuracy")}
 
 

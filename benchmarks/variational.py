@@ -33,7 +33,7 @@ def row(source: str, target: str, seed: int, shots: int = 10, tested: int = 1000
     prior = learned_prior(Recipe(source, 2000, 1.0))
     model = lenet5()
     start_at(model, prior)
-    fit = pt.adapt(model, prior, task.train, progress=False)
+    fit = pt.adapt(model, task.train, prior, progress=False)
     exact = fit.predictor
     assert isinstance(exact, ExactLinear)
     best = exact.choice.best.posterior

@@ -1,7 +1,7 @@
 """A network trained by Hugging Face's Trainer becomes a posterior, and the posterior the prior of the next Trainer.
 
-Run it with `python examples/hugging_face_trainer.py`; it needs posterity[hugging-face] and no download: the network is small
-and starts from random weights.
+Run it with `python examples/hugging_face_trainer.py`; it needs posterity-torch[hugging-face] and no download: the network is
+small and starts from random weights.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TrainerWithPrior(Trainer):
 
     def __init__(self, *args: Any, prior: pt.Gaussian, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.penalty = pt.PriorPenalty(prior, self.model)
+        self.penalty = pt.laplace.PriorPenalty(prior, self.model)
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **options: Any) -> Any:
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True, **options)
@@ -71,10 +71,10 @@ def main() -> float:
 
         TrainerWithPrior(model, arguments(folder, epochs=4), train_dataset=second, prior=prior).train()
     curvature = pt.estimate(model, torch.utils.data.DataLoader(second, batch_size=24), pt.EKFAC(), progress=False)
-    posterior = pt.update(prior, model, curvature)
+    posterior = pt.update(model, curvature, prior)
     (batch,) = torch.utils.data.DataLoader(new, batch_size=len(new))
     labels = batch.pop("labels")
-    scores = pt.score(pt.predict(model, posterior, batch).probs, labels)
+    scores = pt.metrics.score(pt.predict(model, posterior, batch).probs, labels)
     print(f"accuracy {scores.accuracy:.2f}, NLL {scores.nll:.3f}")
     return scores.accuracy
 

@@ -22,7 +22,7 @@ class Classifier(lightning.LightningModule):
     def __init__(self, network: nn.Module, examples: int, prior: pt.Gaussian | None = None) -> None:
         super().__init__()
         self.network, self.examples = network, examples
-        self.penalty = None if prior is None else pt.PriorPenalty(prior, network)
+        self.penalty = None if prior is None else pt.laplace.PriorPenalty(prior, network)
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         x, y = batch
@@ -55,9 +55,9 @@ def main() -> float:
     prior = pt.posterior(network, first, progress=False).posterior  # the module inside, not the LightningModule
 
     trained(Classifier(network, len(second), prior), second, epochs=20)
-    posterior = pt.update(prior, network, pt.estimate(network, second, pt.EKFAC(), progress=False))
+    posterior = pt.update(network, pt.estimate(network, second, pt.EKFAC(), progress=False), prior)
     x, y = new.tensors
-    scores = pt.score(pt.predict(network, posterior, x).probs, y)
+    scores = pt.metrics.score(pt.predict(network, posterior, x).probs, y)
     print(f"accuracy {scores.accuracy:.2f}, NLL {scores.nll:.3f}")
     return scores.accuracy
 

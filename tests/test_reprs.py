@@ -31,7 +31,7 @@ def values() -> dict[str, object]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = pt.learn(network(), (x, y), classes=names, training={"epochs": 300, "stop_after": 300}, progress=False)
-        few = pt.adapt(network(), fit.posterior, (z, w), classes=names, progress=False)
+        few = pt.adapt(network(), (z, w), fit.posterior, classes=names, progress=False)
         scales = pt.Scales(dict.fromkeys(fit.posterior.blocks, 1.0))
         bpnn = pt.BPNN(network(), fit.posterior, ["0"], "8", training={"epochs": 1}, scales=pt.Scales())
         bpnn.learn(task, progress=False)
@@ -39,8 +39,8 @@ def values() -> dict[str, object]:
         found = [
             fit, few, prediction, fit.curvature, fit.history, scales, few.choice, few.choice.best, fit.posterior,
             fit.posterior.card, few.posterior.provenance, fit.plan, few.examples, few.predictor, fit.predictor, task, bpnn,
-            pt.update(fit.prior, fit.model, fit.curvature, scales).card, pt.tune(fit.prior, fit.model, fit.curvature),
-            few.certify((z, w), passes=2, progress=False), pt.score(prediction.probs, y),
+            pt.update(fit.model, fit.curvature, fit.prior, scales).card, pt.pacbayes.tune(fit.model, fit.curvature, fit.prior),
+            few.certify((z, w), passes=2, progress=False), pt.metrics.score(prediction.probs, y),
         ]  # fmt: skip
     return {f"{k} {type(value).__name__}": value for k, value in enumerate(found)}
 
@@ -50,7 +50,7 @@ def test_so_do_those_of_deep_networks():
     prior, data = pt.isotropic(model), (torch.randn(4, 4), torch.arange(4) % 3)
     curvature = pt.estimate(model, data, pt.Diagonal(), progress=False)
     scales = pt.Scales(dict.fromkeys(prior.blocks, 1.0))
-    for value in (prior, curvature, scales, pt.update(prior, model, curvature, scales).card):
+    for value in (prior, curvature, scales, pt.update(model, curvature, prior, scales).card):
         assert 0 < len(repr(value)) < SCREEN
 
 

@@ -217,10 +217,6 @@ class MissingFolder(PosterityError, FileNotFoundError):
     """A file was to be written into a folder that does not exist."""
 
 
-class BadFitFolder(PosterityError):
-    """A folder of an older version does not hold a fit or a prior, or is not as it was written."""
-
-
 class DiskFull(PosterityError, OSError):
     """There is no room on the disk for a file; none was left behind."""
 
@@ -266,7 +262,11 @@ class DamagedFile(BadPriorFile):
 
 
 class FutureVersion(BadPriorFile):
-    """A prior in a format that this version of posterity does not know yet."""
+    """A prior or fit in a format that this version of posterity does not know yet."""
+
+
+class OldFormat(BadPriorFile):
+    """A prior or fit in a format that only unreleased versions wrote."""
 
 
 # --- other libraries -------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ import pytest
 import torch
 from made import HEAD, LATERALS, learned_prior, network, task
 
-from posterity import BPNN, PNN, Scales
-from posterity.progressive import EWC, Joint, Stream
+from posterity import BPNN, Scales
+from posterity.progressive import Stream
 from posterity_studies import find
 from posterity_studies.engine.declaration import Preset, Record
 from posterity_studies.engine.ledger import Ledger
 from posterity_studies.folders import SHIPPED
+from posterity_studies.shared.continual import EWC, PNN, Joint
 from posterity_studies.shared.prototypes import Prototypes
 from posterity_studies.studies.continual.cells import _values, run_stream
 from posterity_studies.studies.continual.declaration import STUDY as CONTINUAL

@@ -221,11 +221,11 @@ def test_the_table_marks_what_is_beyond_the_interval():
     assert rows["plain fine-tuning"][3] == "0.100 "
 
 
-def test_the_readme_shows_the_committed_results():
+def test_the_page_of_results_shows_the_committed_results():
     book = Ledger(SHIPPED / "demo.jsonl")
     assert not book.missing(study(SHIPPED).cells(Preset.cpu))
     records = book.of(study(SHIPPED).cells(Preset.paper))
-    assert markdown(records) in (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert markdown(records) in (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
 
 
 def look(page, folder, width, *flags):

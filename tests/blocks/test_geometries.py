@@ -10,7 +10,6 @@ from torch import nn
 from watching import check_gradients, close, filled, numbers
 
 from posterity.blocks import find_blocks
-from posterity.blocks.convolution import _Bands, _Patches
 
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
@@ -55,7 +54,7 @@ def test_products_of_pixel_rows_hold_every_product_of_patches(geometry):
     conv, x = geometry
     (block,) = find_blocks(conv).values()
     layer = block.layer
-    bands, patches = _Bands(layer, layer.window(tuple(x.shape[2:]))), _Patches(layer)
+    bands, patches = layer.by_bands(layer.window(tuple(x.shape[2:]))), layer.by_patches()
     for way in (bands, patches):
         way.add(x[:1])
         way.add(x[1:])

@@ -20,7 +20,8 @@ from watching import (
 )
 
 from posterity.blocks import base, convolution, find_blocks, linear, read_blocks
-from posterity.blocks.convolution import _Bands, _Patches, _Shifts
+from posterity.blocks.conv_overlap import BandMoment
+from posterity.blocks.conv_shifts import ShiftMoment
 from posterity.blocks.linear import RowMoment, gram
 
 every_layer = pytest.mark.parametrize("kind", EVERY)
@@ -125,9 +126,9 @@ def test_pixel_rows_and_patches_give_one_input_moment(kind):
     block, a, s = watch(model, lambda m: m(x)).only()
     layer = block.layer
     rows = layer.rows(a, s)[0].flatten(0, 1)
-    ways = [_Patches(layer)]
+    ways = [layer.by_patches()]
     if layer.mode == "constant" and layer.dilation[0] == 1:
-        ways.append(_Bands(layer, layer.window(tuple(a.shape[2:]))))
+        ways.append(layer.by_bands(layer.window(tuple(a.shape[2:]))))
     for way in ways:
         way.add(a[:2])
         way.matrix()  # looking at the sum does not disturb it
@@ -139,8 +140,8 @@ def test_pixel_rows_and_patches_give_one_input_moment(kind):
 def test_overlapping_patches_are_not_written_out():
     """The geometry of LeNet-5's second layer, where rows of pixels are cheaper by far; and one where they are not."""
     small, large = (find_blocks(nn.Conv2d(c, 4, k)).popitem()[1].layer for c, k in ((6, 5), (6, 2)))
-    assert isinstance(small.input_moment(torch.Size((2, 6, 14, 14))), _Bands)
-    assert isinstance(large.input_moment(torch.Size((2, 6, 64, 64))), _Patches)
+    assert isinstance(small.input_moment(torch.Size((2, 6, 14, 14))), BandMoment)
+    assert isinstance(large.input_moment(torch.Size((2, 6, 64, 64))), RowMoment)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 4), (2, 3), (5, 4)])
@@ -149,7 +150,7 @@ def test_shifted_pictures_and_patches_give_one_input_moment(size, groups, bias):
     """Also where a picture is smaller than a kernel, and its first row is its last."""
     layer = find_blocks(nn.Conv2d(groups * 3, 4, 3, padding=1, groups=groups, bias=bias))[""].layer
     a = numbers(5, groups * 3, *size)
-    patches, shifts = _Patches(layer), _Shifts(layer)
+    patches, shifts = layer.by_patches(), layer.by_shifts()
     for way in (patches, shifts):
         way.add(a[:2])
         way.matrix()
@@ -165,8 +166,8 @@ def test_only_the_usual_kernel_is_taken_as_shifts(other):
     shape = torch.Size((2, 32, 64, 64))
     usual = {"padding": 1}
     layer, odd = (find_blocks(nn.Conv2d(32, 4, 3, **kind))[""].layer for kind in (usual, usual | other))
-    assert isinstance(layer.input_moment(shape), _Shifts)
-    assert isinstance(odd.input_moment(shape), _Patches)
+    assert isinstance(layer.input_moment(shape), ShiftMoment)
+    assert isinstance(odd.input_moment(shape), RowMoment)
 
 
 def test_a_frozen_bias_is_no_column():

@@ -55,7 +55,7 @@ def verbs(x, y, model=None):
     prior = pt.isotropic(net(), 10.0, mean="model")
     return {
         "learn": lambda: pt.learn(model, (x, y), **QUICK),
-        "adapt": lambda: pt.adapt(model, prior, (x, y), progress=False),
+        "adapt": lambda: pt.adapt(model, (x, y), prior, progress=False),
         "posterior": lambda: pt.posterior(model, (x, y), progress=False),
         "estimate": lambda: pt.estimate(model, (x, y), progress=False),
         "train": lambda: pt.train(model, (x, y), epochs=2, progress=False),
@@ -142,9 +142,9 @@ def test_text_labels_follow_the_order_of_the_classes_given(xy):
     x, y = xy
     names = ["eel", "dog", "cat"]
     fit = pt.adapt(
-        net(), pt.isotropic(net(), 10.0, mean="model"), (x, [names[i] for i in y]), classes=names, progress=False
+        net(), (x, [names[i] for i in y]), pt.isotropic(net(), 10.0, mean="model"), classes=names, progress=False
     )
-    same = pt.adapt(net(), pt.isotropic(net(), 10.0, mean="model"), (x, y), classes=names, progress=False)
+    same = pt.adapt(net(), (x, y), pt.isotropic(net(), 10.0, mean="model"), classes=names, progress=False)
     assert torch.allclose(fit.predict(x).probs, same.predict(x).probs, atol=1e-6)
     text = told(errors.BadTargets, lambda: pt.learn(net(), (x, [names[i] for i in y]), classes=["eel", "dog"], **QUICK))
     assert '"cat"' in text
@@ -298,19 +298,19 @@ def test_a_missing_folder_is_named(tmp_path):
     [
         ("p.safetensors", 'pt.load("p.safetensors")'),
         (torch.zeros(3), "pt.learn(model, (x, y))"),
-        ((torch.zeros(3), torch.zeros(3)), "pt.adapt(model, prior, (x, y))"),
+        ((torch.zeros(3), torch.zeros(3)), "pt.adapt(model, (x, y), prior)"),
         (nn.Linear(2, 2), "pt.prior(network, inputs)"),
     ],
     ids=["path", "targets", "data", "network"],
 )
 def test_what_is_no_prior_is_named(xy, given, says):
     assert says in told(errors.WrongChoice, lambda: pt.learn(net(), xy, given, **QUICK))
-    assert says in told(errors.WrongChoice, lambda: pt.adapt(net(), given, xy, progress=False))
+    assert says in told(errors.WrongChoice, lambda: pt.adapt(net(), xy, given, progress=False))
 
 
 def test_a_fit_has_a_posterior_to_give(xy):
     fit = pt.learn(net(), xy, **QUICK)
-    assert "prior=fit.posterior" in told(errors.WrongChoice, lambda: pt.adapt(net(), fit, xy, progress=False))
+    assert "prior=fit.posterior" in told(errors.WrongChoice, lambda: pt.adapt(net(), xy, fit, progress=False))
 
 
 def test_names_of_classes_are_as_many_as_the_labels_need(xy):
@@ -352,13 +352,13 @@ def test_groups_are_one_number_for_each_example(xy):
     prior = pt.learn(net(), xy, **QUICK).posterior
     for groups, says in ((torch.arange(5), "5 numbers"), (torch.rand(30), "whole number")):
         assert says in told(
-            errors.BadData, lambda groups=groups: pt.adapt(net(), prior, xy, groups=groups, progress=False)
+            errors.BadData, lambda groups=groups: pt.adapt(net(), xy, prior, groups=groups, progress=False)
         )
 
 
 def test_scores_are_of_probabilities(xy):
     x, y = xy
-    assert "logits.softmax(-1)" in told(errors.BadData, lambda: pt.score(net()(x).detach(), y))
+    assert "logits.softmax(-1)" in told(errors.BadData, lambda: pt.metrics.score(net()(x).detach(), y))
 
 
 @pytest.mark.parametrize("verb", ["learn", "adapt", "posterior"])

@@ -19,7 +19,7 @@ def net():
 prior = pt.isotropic(net())
 VERBS = {
     "learn": lambda model, **given: pt.learn(model, (x, y), progress=False, **given),
-    "adapt": lambda model, **given: pt.adapt(model, prior, (x, y), progress=False, **given),
+    "adapt": lambda model, **given: pt.adapt(model, (x, y), prior, progress=False, **given),
     "posterior": lambda model, **given: pt.posterior(model, (x, y), progress=False, **given),
     "estimate": lambda model, estimator=None, **given: pt.estimate(model, (x, y), estimator, progress=False, **given),
     "train": lambda model, **given: pt.train(model, (x, y), epochs=1, progress=False, **given),

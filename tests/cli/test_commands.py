@@ -67,7 +67,7 @@ def test_predictions_are_those_of_the_library(world):
     few = torch.as_tensor(_pixels(world / "few"))
     torch.manual_seed(0)
     model = build("mlp", (1, 8, 8), 2)
-    fit = pt.adapt(model, pt.load(world / "prior"), (few, ["x"] * 6 + ["y"] * 6), progress=False)
+    fit = pt.adapt(model, (few, ["x"] * 6 + ["y"] * 6), pt.load(world / "prior"), progress=False)
     expected = fit.predict(x, generator=torch.Generator().manual_seed(0))
     assert np.allclose(found["probs"], expected.probs.numpy(), atol=1e-5)
     assert np.allclose(found["unknown"], expected.unknown.numpy(), atol=1e-5)

@@ -9,7 +9,7 @@ from commands import answer, call
 from posterity.cli.reading import ReadOptions, look, read
 from posterity.errors import BadData
 
-datasets = pytest.importorskip("datasets", reason="datasets is not installed (posterity[datasets])")
+datasets = pytest.importorskip("datasets", reason="datasets is not installed (posterity-torch[datasets])")
 
 
 def measured(rows: int, seed: int) -> dict[str, list]:
@@ -71,7 +71,7 @@ def test_from_a_data_set_to_predictions(flowers, tmp_path):
 
 
 def test_images_keep_their_colours_and_arrays_their_shape(tmp_path):
-    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed (posterity[images])")
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed (posterity-torch[images])")
     chance = np.random.default_rng(0)
     pictures = [image.fromarray(chance.integers(0, 255, (9, 9, 3), dtype=np.uint8)) for _ in range(4)]
     features = datasets.Features(image=datasets.Image(), label=datasets.ClassLabel(names=["a", "b"]))

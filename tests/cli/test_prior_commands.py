@@ -39,7 +39,7 @@ def test_a_prior_is_shown_with_its_story_and_every_block(tmp_path):
         "f00f",
         CARD.source,
         "torch 2.9",
-        "7 examples, and unknown: it was trained elsewhere",
+        "5 examples, and unknown: it was trained elsewhere",
         f"posterity {pt.__version__}",
         f"{len(EVERY) * 12} in {len(EVERY)} blocks",
         "kB",
@@ -79,7 +79,7 @@ def test_a_singular_precision_is_shown_with_a_note(tmp_path):
 
 
 def test_a_strangers_words_are_no_commands_to_the_terminal(tmp_path):
-    card = pt.Card(text="\x1b[2J[bold]loud[/bold]\u202e\ud800", licence="[link=http://x]MIT[/link]")
+    card = pt.gaussian.Card(text="\x1b[2J[bold]loud[/bold]\u202e\ud800", licence="[link=http://x]MIT[/link]")
     gaussian({"[red]\x1b]0;title\x07": pair(2, 2, 0)}, card=card).save(tmp_path / "a")
     result = inspect(tmp_path / "a")
     assert result.exit_code == 0, result.exception

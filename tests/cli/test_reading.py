@@ -221,7 +221,7 @@ def test_a_column_without_a_name_is_left_out_and_said(tmp_path):
 
 
 def test_a_parquet_table_is_read_as_its_text_would_be(tmp_path):
-    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (posterity[parquet])")
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (posterity-torch[parquet])")
     parquet = pytest.importorskip("pyarrow.parquet")
     columns = {
         "size": pa.array([1, 2, 4, None], pa.int32()),

@@ -28,10 +28,10 @@ def run(estimator, labels=None, batch_size: int = 10):
     )
 
 
-@pytest.mark.parametrize("labels", [pt.Exact(), pt.Sampled(2)])
+@pytest.mark.parametrize("labels", [pt.curvature.Exact(), pt.curvature.Sampled(2)])
 @pytest.mark.parametrize("frame", [pt.KFAC(), pt.KFOC()], ids=str)
 def test_the_trace_is_the_fishers_and_values_are_its_diagonal_in_the_frame(labels, frame):
-    found, dense = run(pt.Framed(labels, frame, examples=20)), run(pt.Dense(labels))
+    found, dense = run(pt.curvature.Framed(labels, frame, examples=20)), run(pt.curvature.Dense(labels))
     for name, matrix in found.blocks.items():
         whole = dense[name].dense()
         assert isinstance(matrix, JointEigen)
@@ -41,14 +41,21 @@ def test_the_trace_is_the_fishers_and_values_are_its_diagonal_in_the_frame(label
 
 
 def test_with_all_examples_in_the_frame_it_is_ekfac():
-    found, ekfac = run(pt.Framed(pt.Exact(), pt.KFAC(), examples=1000)), run(pt.EKFAC(pt.Exact()))
+    found, ekfac = (
+        run(pt.curvature.Framed(pt.curvature.Exact(), pt.KFAC(), examples=1000)),
+        run(pt.EKFAC(pt.curvature.Exact())),
+    )
     for name in found.blocks:
         torch.testing.assert_close(found[name].dense(), ekfac[name].dense(), rtol=0, atol=1e-9)
 
 
 def test_values_bring_a_pair_closer_to_the_fisher():
-    labels = pt.Exact()
-    dense, pair, found = run(pt.Dense(labels)), run(pt.KFOC(labels)), run(pt.Framed(labels, pt.KFOC(), examples=1000))
+    labels = pt.curvature.Exact()
+    dense, pair, found = (
+        run(pt.curvature.Dense(labels)),
+        run(pt.KFOC(labels)),
+        run(pt.curvature.Framed(labels, pt.KFOC(), examples=1000)),
+    )
     for name in dense.blocks:
         whole = dense[name].dense()
         assert (found[name].dense() - whole).norm() <= (pair[name].dense() - whole).norm() * (1 + 1e-9)
@@ -56,15 +63,18 @@ def test_values_bring_a_pair_closer_to_the_fisher():
 
 def test_a_block_that_would_keep_too_much_settles_sooner(monkeypatch):
     monkeypatch.setattr(framed, "KEPT", 1)
-    found, dense = run(pt.Framed(pt.Exact(), examples=1000)), run(pt.Dense(pt.Exact()))
+    found, dense = (
+        run(pt.curvature.Framed(pt.curvature.Exact(), examples=1000)),
+        run(pt.curvature.Dense(pt.curvature.Exact())),
+    )
     for name in found.blocks:
         assert float(found[name].trace()) == pytest.approx(float(dense[name].trace()), rel=1e-9)
     with pytest.raises(ValueError, match="at least 1"):
-        pt.Framed(examples=0)
+        pt.curvature.Framed(examples=0)
 
 
 def test_it_can_be_handed_down(tmp_path):
     model = network()
-    found = pt.update(pt.isotropic(model), model, run(pt.Framed()))
+    found = pt.update(model, run(pt.curvature.Framed()), pt.isotropic(model))
     found.save(tmp_path / "a.safetensors")
     assert pt.load(tmp_path / "a.safetensors").card.estimator.startswith("Framed(")

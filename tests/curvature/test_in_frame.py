@@ -22,7 +22,7 @@ def data(n: int = 40, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     return x, x.flatten(1)[:, :3].argmax(1)
 
 
-def run(estimator: pt.curvature.Estimator, seed: int = 1) -> pt.Curvature:
+def run(estimator: pt.curvature.Estimator, seed: int = 1) -> pt.curvature.Curvature:
     dice = torch.Generator().manual_seed(3)
     return pt.estimate(network(), data(seed=seed), estimator, batch_size=10, generator=dice, progress=False)
 
@@ -33,7 +33,7 @@ def prior(floor: float = 0.5) -> pt.Gaussian:
 
 def test_values_are_the_fishers_diagonal_in_the_frame_given() -> None:
     given = prior().precision
-    found, dense = run(pt.InFrame(pt.Exact(), given)), run(pt.Dense(pt.Exact()))
+    found, dense = run(pt.curvature.InFrame(pt.curvature.Exact(), given)), run(pt.curvature.Dense(pt.curvature.Exact()))
     for name, matrix in found.blocks.items():
         frame = eigenframe(given[name])
         assert isinstance(matrix, JointEigen)
@@ -48,20 +48,23 @@ def test_values_are_the_fishers_diagonal_in_the_frame_given() -> None:
 
 def test_blocks_without_a_frame_are_left_to_another_estimator() -> None:
     given = {"0": prior().precision["0"]}
-    found, others = run(pt.InFrame(pt.Exact(), given, pt.Diagonal())), run(pt.Diagonal(pt.Exact()))
+    found, others = (
+        run(pt.curvature.InFrame(pt.curvature.Exact(), given, pt.Diagonal())),
+        run(pt.Diagonal(pt.curvature.Exact())),
+    )
     assert isinstance(found["0"], JointEigen)
     for name in ("3", "5"):
         torch.testing.assert_close(found[name].values, others[name].values)  # type: ignore[attr-defined]
 
 
 def test_a_frame_of_another_shape_is_not_taken() -> None:
-    found = run(pt.InFrame(pt.Exact(), {"3": prior().precision["5"]}, pt.Diagonal()))
+    found = run(pt.curvature.InFrame(pt.curvature.Exact(), {"3": prior().precision["5"]}, pt.Diagonal()))
     assert not isinstance(found["3"], JointEigen)
 
 
 def test_the_posterior_stays_in_the_priors_frame_exactly_and_is_nowhere_wider() -> None:
     before = prior()
-    posterior = pt.update(before, network(), run(pt.InFrame.of(before, pt.Exact())))
+    posterior = pt.update(network(), run(pt.curvature.InFrame.of(before, pt.curvature.Exact())), before)
     for name, matrix in posterior.precision.items():
         old = before.precision[name]
         assert isinstance(matrix, Floored)
@@ -77,8 +80,8 @@ def test_the_posterior_stays_in_the_priors_frame_exactly_and_is_nowhere_wider() 
 
 def test_traces_in_a_shared_frame_agree_with_dense_ones() -> None:
     before = prior()
-    curvature = run(pt.InFrame.of(before, pt.Exact()))
-    posterior = pt.update(before, network(), curvature)
+    curvature = run(pt.curvature.InFrame.of(before, pt.curvature.Exact()))
+    posterior = pt.update(network(), curvature, before)
     for name, matrix in posterior.precision.items():
         dense = torch.linalg.solve(matrix.dense(), curvature[name].dense()).trace()
         torch.testing.assert_close(matrix.trace_of(curvature[name]), dense, rtol=1e-8, atol=1e-10)
@@ -89,10 +92,10 @@ def test_curvature_has_seen_what_its_eigenvectors_have_seen() -> None:
     secret, others = data(seed=5), data(seed=6)[0]
     model = network()
     spy = pt.prior(model, secret[0], floor=1.0, estimator=pt.KFAC(), progress=False)
-    told = pt.prior(model, others, floor=1.0, estimator=pt.InFrame.of(spy), progress=False)
-    by_hand = pt.prior(model, others, floor=1.0, estimator=pt.InFrame(frames=spy.precision), progress=False)
+    told = pt.prior(model, others, floor=1.0, estimator=pt.curvature.InFrame.of(spy), progress=False)
+    by_hand = pt.prior(model, others, floor=1.0, estimator=pt.curvature.InFrame(frames=spy.precision), progress=False)
     plain = pt.prior(model, others, floor=1.0, estimator=pt.KFAC(), progress=False)
     assert told.provenance.count == plain.provenance.count + len(secret[0])
     assert BY_HAND in str(by_hand.provenance.gaps)
-    nested = pt.InFrame.of(plain, rest=pt.InFrame.of(spy))
+    nested = pt.curvature.InFrame.of(plain, rest=pt.curvature.InFrame.of(spy))
     assert nested.seen.count == plain.provenance.joined(spy.provenance).count

@@ -7,14 +7,17 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
 import posterity as pt
+from posterity.deprecated import MOVED
 
 PARTS = [m.name for m in pkgutil.iter_modules(pt.__path__) if m.ispkg and m.name != "cli"]
-FUNCTIONS = [name for name in pt.__all__ if inspect.isfunction(getattr(pt, name))]
+PLACES = [*pt.__all__, *(f"{part}.{name}" for part, names in MOVED.items() for name in names)]
+FUNCTIONS = [name for name in PLACES if inspect.isfunction(attrgetter(name)(pt))]
 
 
 def public(module: Any) -> Iterator[tuple[str, Any]]:
@@ -46,7 +49,7 @@ def test_every_public_name_and_method_has_a_docstring(part):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_public_function_has_arguments_returns_and_an_example_in_its_docstring(name):
-    text = inspect.getdoc(getattr(pt, name)) or ""
+    text = inspect.getdoc(attrgetter(name)(pt)) or ""
     missing = [section for section in ("Args:", "Returns:", "Example:") if section not in text]
     assert missing == []
     assert re.search(r"^\s+>>> .*\bpt\.", text[text.index("Example:") :], re.MULTILINE)
@@ -54,7 +57,7 @@ def test_a_public_function_has_arguments_returns_and_an_example_in_its_docstring
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_docstring_names_every_argument_and_no_other(name):
-    function = getattr(pt, name)
+    function = attrgetter(name)(pt)
     text = inspect.getdoc(function) or ""
     section = re.search(r"^Args:\n(.*?)^\S", text, re.MULTILINE | re.DOTALL)
     named = re.findall(r"^    (\w+): ", section[1] if section else "", re.MULTILINE)

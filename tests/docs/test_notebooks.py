@@ -72,7 +72,9 @@ def test_every_name_that_a_notebook_takes_from_the_library_exists(name):
 def test_a_notebook_runs_from_beginning_to_end(name):
     for library in ("nbclient", "ipykernel", "matplotlib", NEEDS[name]):
         if not find_spec(library):
-            pytest.skip(f"{library} is not installed (posterity[notebooks]; the recordings: posterity-studies[demo])")
+            pytest.skip(
+                f"{library} is not installed (posterity-torch[notebooks]; the recordings: posterity-studies[demo])"
+            )
     sys.path.insert(0, str(FOLDER))
     try:
         done = importlib.import_module("execute").execute(FOLDER / f"{name}.ipynb")

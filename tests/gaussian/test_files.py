@@ -15,10 +15,11 @@ from gaussians import CARD, EVERY, every, gaussian, normal, one, same
 from matrices import pair
 
 import posterity as pt
-from posterity import Card, Gaussian
+from posterity import Gaussian
 from posterity.algebra import Basis, DiagonalMatrix, JointEigen, Kronecker, ScaledIdentity
 from posterity.data.provenance import Provenance
 from posterity.errors import BadPriorFile, BlockMismatch, MissingFile, NotStorable, PosterityError
+from posterity.gaussian import Card
 
 every_structure = pytest.mark.parametrize("structure", EVERY)
 

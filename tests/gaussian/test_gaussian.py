@@ -9,9 +9,10 @@ import torch
 from gaussians import EVERY, every, gaussian, normal, one, torchs
 from matrices import pair
 
-from posterity import Card, Gaussian
+from posterity import Gaussian
 from posterity.algebra import Kronecker, KroneckerSum, relative_error
 from posterity.errors import BlockMismatch
+from posterity.gaussian import Card
 
 every_structure = pytest.mark.parametrize("structure", EVERY)
 

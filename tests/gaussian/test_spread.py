@@ -57,7 +57,7 @@ def test_the_gibbs_risk_of_a_dense_posterior_is_that_of_networks_drawn_from_it()
     x, y = normal(40, 2, seed=1), (normal(40, seed=2) > 0).long()
     prior = pt.isotropic(model)
     posterior = pt.Gaussian(prior.mean, {name: EVERY["dense"](*m.shape, 3) for name, m in prior.mean.items()})
-    found = pt.gibbs_risk(model, posterior, (x, y), passes=500, generator=seeded(), progress=False)
+    found = pt.pacbayes.gibbs_risk(model, posterior, (x, y), passes=500, generator=seeded(), progress=False)
     (weights,) = posterior.sample(20_000, generator=seeded(1)).values()
     outputs = x @ weights[:, :, :2].mT + weights[:, None, :, 2]
     expected = (outputs.argmax(-1) != y).double().mean()

@@ -15,7 +15,7 @@ NEEDS = {"hugging_face_trainer": ["transformers", "accelerate"], "lightning_post
 @pytest.mark.parametrize("name", NEEDS)
 def test_an_example_runs(name, monkeypatch):
     for library in NEEDS[name]:
-        pytest.importorskip(library, reason=f"{library} is not installed (posterity[examples])")
+        pytest.importorskip(library, reason=f"{library} is not installed (posterity-torch[examples])")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     main = runpy.run_path(str(FOLDER / f"{name}.py"))["main"]
     assert 0.8 < main() <= 1.0

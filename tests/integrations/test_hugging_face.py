@@ -12,7 +12,9 @@ from watching import check_gradients, filled
 import posterity as pt
 from posterity.blocks import find_blocks
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed (posterity[hugging-face])")
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed (posterity-torch[hugging-face])"
+)
 
 WORDS, EXAMPLES, LENGTH = 23, 6, 7
 
@@ -59,7 +61,7 @@ def test_a_stock_classifier_becomes_a_posterior_and_a_prior_and_is_adapted(name)
     data = [texts() | {"labels": torch.arange(EXAMPLES) % 3}, texts(3) | {"labels": torch.arange(3)}]
     fit = pt.posterior(model, data, progress=False)
     prior = pt.prior(model, [{k: v for k, v in batch.items() if k != "labels"} for batch in data], progress=False)
-    again = pt.adapt(model, prior, data, progress=False)
+    again = pt.adapt(model, data, prior, progress=False)
     for found in (fit, again):
         probs = found.predict(texts(4)).probs
         assert probs.shape == (4, 3)

@@ -62,7 +62,7 @@ FORMS = [
 def test_outputs_have_the_mean_and_covariance_of_laplace_torch(kind, task, subset, structure, options):
     la, x = fitted(kind, task, subset, structure, **options)
     expected = la._glm_predictive_distribution(x)
-    fit = pt.from_laplace(la)
+    fit = pt.wrappers.from_laplace(la)
     for found, wanted in zip(moments(fit, x), expected, strict=True):
         torch.testing.assert_close(found, wanted.detach(), **SAME)
     torch.testing.assert_close(fit.posterior.logdet(), la.log_det_posterior_precision.double(), rtol=1e-6, atol=1e-6)
@@ -73,7 +73,7 @@ def test_outputs_have_the_mean_and_covariance_of_laplace_torch(kind, task, subse
 @pytest.mark.parametrize(("kind", "task", "subset", "structure", "options"), FORMS)
 def test_there_and_back_is_the_same_posterior(kind, task, subset, structure, options):
     la, x = fitted(kind, task, subset, structure, **options)
-    back = pt.to_laplace(pt.from_laplace(la))
+    back = pt.wrappers.to_laplace(pt.wrappers.from_laplace(la))
     for found, wanted in zip(back._glm_predictive_distribution(x), la._glm_predictive_distribution(x), strict=True):
         torch.testing.assert_close(found.detach(), wanted.detach(), **SAME)
     torch.testing.assert_close(back.log_det_posterior_precision, la.log_det_posterior_precision, rtol=1e-6, atol=1e-6)
@@ -82,43 +82,43 @@ def test_there_and_back_is_the_same_posterior(kind, task, subset, structure, opt
 def test_a_regression_predicts_the_same_and_a_classifier_nearly():
     la, x = fitted("dense", "regression", "all", "kron", sigma_noise=0.4)
     mean, variance = la(x)
-    found = pt.from_laplace(la).predict(x)
+    found = pt.wrappers.from_laplace(la).predict(x)
     torch.testing.assert_close(found.mean, mean.detach().to(found.mean), **SAME)
     torch.testing.assert_close(found.epistemic, variance.detach().diagonal(dim1=1, dim2=2).to(found.mean), **SAME)
     la, x = fitted("dense", "classification", "all", "kron")
     torch.manual_seed(0)
     theirs = la(x, link_approx="mc", n_samples=20_000)
-    ours = pt.from_laplace(la).predict(x, link="sampled", samples=20_000)
+    ours = pt.wrappers.from_laplace(la).predict(x, link="sampled", samples=20_000)
     assert float((theirs - ours.probs).abs().max()) < 0.01
 
 
 def test_a_prior_from_laplace_torch_is_learned_from_and_saved(tmp_path):
     la, _ = fitted("dense", "classification", "all", "kron")
-    prior = pt.from_laplace(la).posterior
+    prior = pt.wrappers.from_laplace(la).posterior
     prior.save(tmp_path / "prior.safetensors")
     again = pt.load(tmp_path / "prior.safetensors")
     x, y = examples("dense", "classification", 3)
-    fit = pt.adapt(network("dense", 3), again, (x[:9], y[:9]), head="keep", progress=False)
+    fit = pt.adapt(network("dense", 3), (x[:9], y[:9]), again, head="keep", progress=False)
     assert fit.predict(x).probs.shape == (30, 3)
 
 
 def test_our_own_posterior_keeps_its_outputs_in_laplace_torch():
     x, y = examples("dense", "classification", 3)
     fit = pt.posterior(network("dense", 3), (x, y), estimator=pt.KFOC(), progress=False)
-    for found, wanted in zip(pt.to_laplace(fit)._glm_predictive_distribution(x), moments(fit, x), strict=True):
+    for found, wanted in zip(pt.wrappers.to_laplace(fit)._glm_predictive_distribution(x), moments(fit, x), strict=True):
         torch.testing.assert_close(found.detach(), wanted, **SAME)
 
 
 def test_what_has_no_counterpart_is_refused_by_name():
     la, _ = fitted("dense", "classification", "all", "full")
     with pytest.raises(NotConvertible, match="ties the 2 layers together"):
-        pt.from_laplace(la)
+        pt.wrappers.from_laplace(la)
     x, y = examples("dense", "classification", 3)
     model = nn.Sequential(nn.Linear(4, 1200), nn.Tanh(), nn.Linear(1200, 3)).double()
     model[2].weight.data.mul_(3)  # as if it had been trained
     fit = pt.posterior(model, (x, y), precision=1.0, estimator=pt.KFAC(), progress=False)
     with pytest.raises(TooLarge, match="last layer"):
-        pt.to_laplace(fit)
+        pt.wrappers.to_laplace(fit)
     model[0].weight.requires_grad_(False)
     part = pt.posterior(network("dense", 3), (x, y), blocks=["0"], precision=1.0, progress=False)
-    assert pt.to_laplace(part).mean.shape == (25,)
+    assert pt.wrappers.to_laplace(part).mean.shape == (25,)

@@ -22,7 +22,7 @@ def learned() -> tuple[nn.Module, pt.Gaussian]:
 
 def test_the_penalty_is_half_the_quadratic_with_its_gradient():
     model, prior = learned()
-    penalty = pt.PriorPenalty(prior, model)()
+    penalty = pt.laplace.PriorPenalty(prior, model)()
     point = read_blocks(model, find_blocks(model))
     torch.testing.assert_close(penalty, 0.5 * prior.quadratic(point))
     penalty.backward()
@@ -34,7 +34,7 @@ def test_the_penalty_is_half_the_quadratic_with_its_gradient():
 
 def test_the_penalty_of_named_weights_is_a_function():
     model, prior = learned()
-    penalty = pt.PriorPenalty(prior, model)
+    penalty = pt.laplace.PriorPenalty(prior, model)
     own = {name: p.detach() for name, p in model.named_parameters()}
     found = torch.func.grad(lambda p: penalty(p))(own)
     penalty().backward()

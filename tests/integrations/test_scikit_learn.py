@@ -25,7 +25,7 @@ from posterity.errors import (
 )
 from posterity.wrappers import conformal
 
-sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed (posterity[scikit-learn])")
+sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed (posterity-torch[scikit-learn])")
 from sklearn.base import clone  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
@@ -290,7 +290,7 @@ def test_rows_of_few_values_are_no_copies_by_that():
 
 
 def test_mapie_wraps_the_classifier():
-    mapie = pytest.importorskip("mapie.classification", reason="MAPIE is not installed (posterity[examples])")
+    mapie = pytest.importorskip("mapie.classification", reason="MAPIE is not installed (posterity-torch[examples])")
     X, y = two_moons(120)
     model = small(pt.PosteriorClassifier).fit(X[:40], y[:40])
     wrapped = mapie.SplitConformalClassifier(model, confidence_level=0.8, conformity_score="lac", prefit=True)

@@ -22,7 +22,7 @@ def fitted():
     ).double()
     x, y = torch.randn(6, 2, 4, 4).double(), torch.arange(6) % 3
     curvature = pt.estimate(model, (x, y), pt.KFAC(), progress=False)
-    return model, pt.update(pt.isotropic(model, 1.0, mean="model"), model, curvature), x
+    return model, pt.update(model, curvature, pt.isotropic(model, 1.0, mean="model")), x
 
 
 def test_jacobians_are_the_same_by_rows_and_by_gradients(fitted, monkeypatch):

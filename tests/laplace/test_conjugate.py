@@ -8,7 +8,12 @@ from linear_gaussian import close, regression
 
 import posterity as pt
 
-ESTIMATORS = [pt.KFAC(pt.Exact()), pt.KFOC(pt.Exact()), pt.EKFAC(pt.Exact()), pt.Dense(pt.Exact())]
+ESTIMATORS = [
+    pt.KFAC(pt.curvature.Exact()),
+    pt.KFOC(pt.curvature.Exact()),
+    pt.EKFAC(pt.curvature.Exact()),
+    pt.curvature.Dense(pt.curvature.Exact()),
+]
 
 
 def trained(problem, prior):
@@ -36,7 +41,7 @@ def test_laplace_posterior_is_the_conjugate_posterior(estimator):
     prior = pt.isotropic(problem.network(problem.mean), precision=0.7)
     layer = trained(problem, prior)
     curvature = pt.estimate(layer, (problem.x, problem.y), estimator, problem.likelihood, progress=False)
-    posterior = pt.update(prior, layer, curvature)
+    posterior = pt.update(layer, curvature, prior)
     mean, precision = problem.posterior()
     close(posterior.mean[""].flatten(), mean)
     close(torch.linalg.inv(posterior.precision[""].dense()), torch.linalg.inv(precision))
@@ -44,7 +49,9 @@ def test_laplace_posterior_is_the_conjugate_posterior(estimator):
 
 
 @pytest.mark.parametrize(
-    "estimator", [pt.KFAC(pt.Exact()), pt.KFOC(pt.Exact()), pt.Dense(pt.Exact())], ids=lambda e: type(e).__name__
+    "estimator",
+    [pt.KFAC(pt.curvature.Exact()), pt.KFOC(pt.curvature.Exact()), pt.curvature.Dense(pt.curvature.Exact())],
+    ids=lambda e: type(e).__name__,
 )
 def test_two_updates_on_halves_are_one_on_the_whole(estimator):
     """One output: left factors are numbers, so a sum is a pair again and joining it gives nothing up."""
@@ -53,13 +60,13 @@ def test_two_updates_on_halves_are_one_on_the_whole(estimator):
     for half in (problem.part(slice(0, 15)), problem.part(slice(15, None))):
         layer = trained(half, belief)
         curvature = pt.estimate(layer, (half.x, half.y), estimator, half.likelihood, progress=False)
-        belief = pt.update(belief, layer, curvature)
+        belief = pt.update(layer, curvature, belief)
     mean, precision = problem.posterior()
     close(belief.mean[""].flatten(), mean)
     close(belief.precision[""].dense(), precision)
     assert all(error < 1e-7 for error in belief.card.compression.values())
     assert belief.card.count == 40
-    assert bool(belief.card.compression) == (not isinstance(estimator, pt.Dense))
+    assert bool(belief.card.compression) == (not isinstance(estimator, pt.curvature.Dense))
 
 
 def test_a_strong_prior_pins_the_mode_and_a_weak_one_lets_the_data_speak():

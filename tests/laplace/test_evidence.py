@@ -48,7 +48,9 @@ def test_pairs_without_a_common_eigenbasis_are_refused(before, data):
 
 
 @pytest.mark.parametrize(
-    "estimator", [pt.KFAC(pt.Exact()), pt.EKFAC(pt.Exact()), pt.Dense(pt.Exact())], ids=lambda e: type(e).__name__
+    "estimator",
+    [pt.KFAC(pt.curvature.Exact()), pt.EKFAC(pt.curvature.Exact()), pt.curvature.Dense(pt.curvature.Exact())],
+    ids=lambda e: type(e).__name__,
 )
 @pytest.mark.parametrize("alpha", [1.0, 0.2, 30.0])
 def test_the_evidence_of_a_linear_model_is_its_marginal_likelihood(estimator, alpha):
@@ -58,7 +60,7 @@ def test_the_evidence_of_a_linear_model_is_its_marginal_likelihood(estimator, al
     layer = scaled.network(mode)
     prior = pt.isotropic(layer, 0.7)
     data = pt.estimate(layer, (problem.x, problem.y), estimator, problem.likelihood, progress=False)
-    found = pt.log_evidence(prior, layer, data, pt.Scales(alpha=alpha))
+    found = pt.laplace.log_evidence(layer, data, prior, pt.Scales(alpha=alpha))
     assert found == pytest.approx(scaled.log_evidence(), rel=1e-10)
 
 
@@ -66,10 +68,10 @@ def test_the_tuned_strength_is_where_the_evidence_is_greatest():
     problem = regression()
     layer = problem.network(problem.posterior()[0])
     prior = pt.isotropic(layer, 0.7)
-    data = pt.estimate(layer, (problem.x, problem.y), pt.KFAC(pt.Exact()), problem.likelihood, progress=False)
-    tuned = pt.tune_strength(prior, layer, data)
+    data = pt.estimate(layer, (problem.x, problem.y), pt.KFAC(pt.curvature.Exact()), problem.likelihood, progress=False)
+    tuned = pt.laplace.tune_strength(layer, data, prior)
     grid = [math.exp(0.02 * i) for i in range(-200, 200)]
-    best = max(grid, key=lambda a: pt.log_evidence(prior, layer, data, pt.Scales(alpha=a)))
+    best = max(grid, key=lambda a: pt.laplace.log_evidence(layer, data, prior, pt.Scales(alpha=a)))
     assert 2e-2 < best < 50
     assert tuned.alpha == pytest.approx(best, rel=2e-2)
     assert (tuned.beta, tuned.temperature) == (1.0, 1.0)
@@ -78,13 +80,15 @@ def test_the_tuned_strength_is_where_the_evidence_is_greatest():
 def test_many_blocks_share_one_strength():
     prior = gaussian(a=STRUCTURES["identity"](*SHAPE, 0), b=STRUCTURES["kronecker"](*SHAPE, 1))
     data = curvature(a=CURVATURES["rotated"](), b=CURVATURES["kronecker"]())
-    alpha = pt.tune_strength(prior, point(prior), data).alpha
-    here, *beside = (pt.log_evidence(prior, point(prior), data, pt.Scales(alpha=alpha * f)) for f in (1, 0.98, 1.02))
+    alpha = pt.laplace.tune_strength(point(prior), data, prior).alpha
+    here, *beside = (
+        pt.laplace.log_evidence(point(prior), data, prior, pt.Scales(alpha=alpha * f)) for f in (1, 0.98, 1.02)
+    )
     assert here > max(beside)
 
 
 def test_a_block_without_curvature_is_named():
     prior = gaussian(a=STRUCTURES["identity"](*SHAPE, 0))
-    for verb in (pt.tune_strength, pt.log_evidence):
+    for verb in (pt.laplace.tune_strength, pt.laplace.log_evidence):
         with pytest.raises(BlockMismatch, match='the prior has a block "a" and the curvature has not'):
             verb(prior, point(prior), curvature(b=Kronecker(torch.eye(2), torch.eye(3))))

@@ -43,7 +43,7 @@ def test_a_fit_holds_what_learning_left_behind():
     assert not any(m.any() for m in fit.prior.mean.values())
     assert float(fit.prior.precision["0"].trace()) == pytest.approx(0.6 * 25)  # of sixty examples
     assert fit.scales == pt.Scales()
-    by_hand = pt.update(fit.prior, model, fit.curvature, fit.scales)
+    by_hand = pt.update(model, fit.curvature, fit.prior, fit.scales)
     for name, matrix in fit.posterior.precision.items():
         assert torch.equal(matrix.dense(), by_hand.precision[name].dense())
         assert torch.equal(fit.posterior.mean[name], by_hand.mean[name])
@@ -91,7 +91,7 @@ def test_the_long_form_is_the_same_chain():
     for number in range(3):
         pt.train(model, task(number), prior, epochs=2, progress=False)
         curvature = pt.estimate(model, task(number), pt.KFOC(), progress=False)
-        posterior = pt.update(prior, model, curvature)
+        posterior = pt.update(model, curvature, prior)
         prior = posterior
     assert prior.card.count == 180
     assert torch.isfinite(prior.logdet())
@@ -124,7 +124,7 @@ def test_one_generator_one_result():
         assert not torch.equal(matrix.dense(), other.posterior.precision[name].dense())
 
 
-@pytest.mark.parametrize("estimator", [pt.KFAC(), pt.KFOC(), pt.EKFAC(), pt.Diagonal(), pt.Dense()], ids=str)
+@pytest.mark.parametrize("estimator", [pt.KFAC(), pt.KFOC(), pt.EKFAC(), pt.Diagonal(), pt.curvature.Dense()], ids=str)
 def test_every_estimator_serves(estimator):
     fit = pt.learn(network(), task(0), estimator=estimator, training=QUICK, progress=False)
     assert torch.isfinite(fit.posterior.logdet())

@@ -137,7 +137,7 @@ class Counting(torch.optim.SGD):
             self.param_groups[0]["params"][0] += 1
 
 
-def scripted(losses: list[float], **options) -> tuple[int, pt.History]:
+def scripted(losses: list[float], **options) -> tuple[int, pt.laplace.History]:
     """The epoch whose weights were kept, and the history, where the held-out loss of epoch i is losses[i]."""
     model, data = Scripted(losses), (torch.ones(4, 1), torch.zeros(4, 1))
     options = {"epochs": len(losses), "optimiser": lambda p: Counting(p, lr=1.0)} | options
@@ -440,7 +440,7 @@ def test_a_loss_that_is_no_number_is_named_with_its_place():
 
 
 def test_one_generator_one_result_to_the_bit():
-    def run(seed: int) -> tuple[nn.Module, pt.History]:
+    def run(seed: int) -> tuple[nn.Module, pt.laplace.History]:
         model = network(norm=True)
         return model, pt.train(
             model, task(), epochs=3, batch_size=7, generator=torch.Generator().manual_seed(seed), progress=False

@@ -28,7 +28,7 @@ def handed_down() -> tuple[nn.Module, pt.Gaussian]:
     for _ in range(2):
         data = some_task(60)
         pt.train(model, data, epochs=20, **QUIET)
-        prior = pt.update(prior, model, pt.estimate(model, data, pt.KFAC(), **QUIET), join="turned")
+        prior = pt.update(model, pt.estimate(model, data, pt.KFAC(), **QUIET), prior, join="turned")
     assert all(isinstance(m, Floored) and isinstance(m.curvature, Turned) for m in prior.precision.values())
     return model, prior
 
@@ -48,7 +48,7 @@ def test_few_examples_after_it_are_predicted_as_after_its_dense_form(handed_down
     x, y = torch.randn(24, WIDE), torch.arange(24) % 8
     new = torch.randn(20, WIDE)
     ours, theirs = (
-        pt.adapt(model, p, (x, y), head="keep", generator=torch.Generator().manual_seed(0), **QUIET).predict(new)
+        pt.adapt(model, (x, y), p, head="keep", generator=torch.Generator().manual_seed(0), **QUIET).predict(new)
         for p in (prior, dense(prior))
     )
     torch.testing.assert_close(ours.probs, theirs.probs, rtol=1e-5, atol=1e-6)
@@ -80,7 +80,7 @@ def test_it_is_certified_with_the_divergence_of_its_dense_form(handed_down):
     x, y = some_task(200)
     pt.train(model, (x, y), prior, epochs=5, **QUIET)
     curvature = pt.estimate(model, (x, y), pt.KFAC(), **QUIET)
-    posterior = pt.update(prior, model, curvature, join="turned")
+    posterior = pt.update(model, curvature, prior, join="turned")
     given = prior.with_provenance(posterior.provenance.none())
     found = [pt.certify(model, posterior, p, (x, y), **QUIET).kl for p in (given, dense(given))]
     assert found[0] == pytest.approx(found[1], rel=1e-6)
@@ -102,7 +102,7 @@ def test_each_update_is_closer_to_the_exact_sum_than_in_a_plain_frame():
     for join in ("frame", "turned"):
         found = replace(pt.isotropic(model, 0.1), mean=means)
         for curvature in curvatures:
-            found = pt.update(found, means, curvature, join=join)
+            found = pt.update(means, curvature, found, join=join)
         lost[join] = float(found.kl(whole))
     assert 0 <= lost["turned"] < lost["frame"]
 
@@ -111,4 +111,4 @@ def test_a_word_that_is_no_way_to_join_is_refused(handed_down):
     model, prior = handed_down
     curvature = pt.estimate(model, some_task(4), pt.KFAC(), **QUIET)
     with pytest.raises(ValueError, match="'turned'"):
-        pt.update(prior, model, curvature, join="exact")
+        pt.update(model, curvature, prior, join="exact")

@@ -41,7 +41,7 @@ def unhurried(nll: torch.Tensor, half: torch.Tensor, count: int) -> torch.Tensor
 
 def interruptible(
     checkpoint: Path | None, epochs: int = EPOCHS, seed: int = 3, objective: Objective = map_objective
-) -> tuple[nn.Module, pt.History]:
+) -> tuple[nn.Module, pt.laplace.History]:
     """With norms, dropout, a prior and a share held out: everything whose state must outlive the process."""
     torch.manual_seed(seed)
     model = network(norm=True, dropout=True)

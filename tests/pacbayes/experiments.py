@@ -84,7 +84,7 @@ def hold_out(case: Case) -> list[Outcome]:
 
 def best_of_draws(case: Case) -> list[Outcome]:
     found = [
-        pt.sample_then_evaluate(case.model, case.prior, case.data, 1 - delta, draws=5, generator=case.dice)
+        pt.pacbayes.sample_then_evaluate(case.model, case.prior, case.data, 1 - delta, draws=5, generator=case.dice)
         for delta in DELTAS
     ]
     return [(case.risk_at(one.weights[""]), one.certificate.bound) for one in found]
@@ -138,7 +138,7 @@ def split(case: Case) -> list[Outcome]:
 def split_and_optimised(case: Case) -> list[Outcome]:
     """The same with a posterior that is optimised for the bound on the certifying half."""
     refined = pt.split_prior(case.model, case.data, training=QUICK, scales="bayes", **case.quiet)
-    better = pt.optimise_posterior(
+    better = pt.pacbayes.optimise_posterior(
         case.model, refined.prior, refined.prior, refined.rest, epochs=6, lr=0.05, batch_size=16, **case.quiet
     )
     risk = case.risk(better)
@@ -150,7 +150,7 @@ def split_and_optimised(case: Case) -> list[Outcome]:
 
 def optimised(case: Case) -> list[Outcome]:
     start = case.prior.tempered(0.5)
-    better = pt.optimise_posterior(
+    better = pt.pacbayes.optimise_posterior(
         case.model, start, case.prior, case.data, epochs=8, lr=0.05, batch_size=20, **case.quiet
     )
     risk = case.risk(better)
@@ -160,7 +160,7 @@ def optimised(case: Case) -> list[Outcome]:
 def recursive(case: Case) -> list[Outcome]:
     outcomes = []
     for delta in DELTAS:
-        found = pt.recursive_certificate(
+        found = pt.pacbayes.recursive_certificate(
             case.model, case.prior, case.data, 1 - delta, chunks=2, epochs=4, updates=1, batch_size=16, **case.quiet
         )
         outcomes.append((case.risk(found.posterior), found.certificate.bound))
@@ -173,7 +173,7 @@ def few_shot(case: Case) -> list[Outcome]:
     x = sign[:, None] * case.task.mu + torch.randn(60, 2, generator=case.dice, dtype=torch.float64)
     prior = pt.learn(case.model, (x, (sign > 0).long()), training=QUICK, **case.quiet).posterior
     few = tuple(part[:12] for part in case.data)
-    fit = pt.adapt(case.model, prior, few, head="keep", **case.quiet)
+    fit = pt.adapt(case.model, few, prior, head="keep", **case.quiet)
     case.prior = fit.prior
     found = [fit.certify(few, 1 - delta, passes=20, **case.quiet) for delta in DELTAS]
     return [(case.risk_of(c, fit.posterior), c.bound) for c in found]
@@ -220,7 +220,7 @@ def columns(case: Case) -> list[Outcome]:
     x = sign[:, None] * fresh.mu + torch.randn(20_000, 2, generator=case.dice, dtype=torch.float64)
     flipped = torch.rand(20_000, generator=case.dice) < 0.1
     test = x, ((sign > 0) ^ flipped).long()
-    risk = pt.gibbs_risk(
+    risk = pt.pacbayes.gibbs_risk(
         learner.network("b"), learner.posterior("b"), test, passes=1, batch_size=5000, **case.quiet
     ).error
     return [
@@ -239,7 +239,7 @@ def regression(case: Case) -> list[Outcome]:
     prior = pt.isotropic(model, 1.0)
     pt.train(model, (x, y), prior, pt.GaussianNoise(4.0), validation=None, epochs=12, lr=0.1, progress=False)
     curvature = pt.estimate(model, (x, y), pt.KFAC(), pt.GaussianNoise(4.0), **case.quiet)
-    posterior = pt.update(prior, model, curvature)
+    posterior = pt.update(model, curvature, prior)
     w = posterior.sample(4000, generator=case.dice)[""][:, 0]
     spread = ((w[:, :2] - theta).square().sum(1) + 0.25).sqrt()
     risk = float(_clipped_mean(spread, w[:, 2]).mean())

@@ -162,7 +162,7 @@ def one_table(x: Tensor, y: Tensor, draw: int) -> dict:
         twin = copy.deepcopy(model)
         prior.write_to(twin)
         seed = torch.Generator().manual_seed(0)
-        fit = pt.adapt(twin, prior, (some, labels), head="keep", classes=names, generator=seed, progress=False)
+        fit = pt.adapt(twin, (some, labels), prior, head="keep", classes=names, generator=seed, progress=False)
         return lambda inputs: fit.predict(inputs).probs
 
     def scratch(some: Tensor, labels: Tensor):

@@ -78,7 +78,7 @@ def by(*methods: str) -> Callable[[Recordings], list[Outcome]]:
 
 def best_of_draws(case: Recordings) -> list[Outcome]:
     options = {"draws": 5, "groups": case.groups}
-    found = [pt.sample_then_evaluate(case.model, case.prior, case.data, 1 - d, **options) for d in DELTAS]
+    found = [pt.pacbayes.sample_then_evaluate(case.model, case.prior, case.data, 1 - d, **options) for d in DELTAS]
     return [(case.risk_at(one.weights[""]), one.certificate.bound) for one in found]
 
 
@@ -92,7 +92,7 @@ def recursive(case: Recordings) -> list[Outcome]:
     outcomes = []
     for delta in DELTAS:
         options = {"chunks": 2, "epochs": 2, "updates": 1, "batch_size": 16} | case.quiet
-        found = pt.recursive_certificate(case.model, case.prior, case.data, 1 - delta, **options)
+        found = pt.pacbayes.recursive_certificate(case.model, case.prior, case.data, 1 - delta, **options)
         outcomes.append((case.risk(found.posterior), found.certificate.bound))
     return outcomes
 

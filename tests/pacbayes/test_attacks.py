@@ -133,13 +133,13 @@ def posterior_and_prior():
     model = linear()
     prior = learned(model, D0).posterior
     pt.train(model, D, prior, progress=False, **QUICK)
-    return model, pt.update(prior, model, pt.estimate(model, D, progress=False)), prior
+    return model, pt.update(model, pt.estimate(model, D, progress=False), prior), prior
 
 
 def test_a_mean_under_another_gaussians_card_has_an_unknown_past():
     model, posterior, prior = posterior_and_prior()
     for forged in (replace(prior, mean=posterior.mean), pt.Gaussian(posterior.mean, prior.precision, prior.card)):
-        again = pt.update(forged, model, pt.estimate(model, D0, progress=False))
+        again = pt.update(model, pt.estimate(model, D0, progress=False), forged)
         for derived in (forged, forged.tempered(0.5), forged.to(dtype=torch.float64), again):
             with pytest.raises(UnknownPast, match="not the one that its card was written for"):
                 certify(model, derived, derived, D)
@@ -264,7 +264,7 @@ def test_an_adapted_prior_remembers_its_choice_in_a_file(tmp_path):
     model = linear()
     prior = learned(model, D0).posterior
     few = coins(20, 4)
-    fit = pt.adapt(model, prior, few, head="keep", progress=False)
+    fit = pt.adapt(model, few, prior, head="keep", progress=False)
     fit.prior.adjusted(0.5).save(tmp_path / "p.safetensors")
     loaded = pt.load(tmp_path / "p.safetensors")
     assert ("the strength of the prior", fit.choice.strengths) in certify(model, loaded, loaded, few).payments
@@ -277,7 +277,9 @@ def test_a_refined_prior_has_seen_its_share_and_not_the_rest():
     refined = pt.split_prior(model, D, training=QUICK, progress=False)
     found = refined.certify(progress=False)
     assert found.n == 40
-    optimised = pt.optimise_posterior(model, refined.prior, refined.prior, refined.rest, epochs=1, progress=False)
+    optimised = pt.pacbayes.optimise_posterior(
+        model, refined.prior, refined.prior, refined.rest, epochs=1, progress=False
+    )
     for one in (refined.prior, optimised):
         with pytest.raises(Overlap):
             certify(model, one, one, D)
@@ -387,7 +389,7 @@ def test_a_likelihood_with_an_idea_of_its_own_of_what_is_right_certifies_nothing
     with pytest.raises(BadData, match="and not by a Lenient"):
         certify(model, prior, prior, D, likelihood=Lenient())
     with pytest.raises(BadData, match="and not by a Lenient"):
-        pt.gibbs_risk(model, prior, D, Lenient(), passes=1, progress=False)
+        pt.pacbayes.gibbs_risk(model, prior, D, Lenient(), passes=1, progress=False)
 
 
 class Kind(torch.Tensor):
@@ -492,13 +494,13 @@ def test_the_other_certificates_have_seeds_of_their_own_too(path):
         torch.seed()
         match path:
             case "best of draws":
-                return pt.sample_then_evaluate(model, prior, data, draws=3).certificate
+                return pt.pacbayes.sample_then_evaluate(model, prior, data, draws=3).certificate
             case "folds":
                 few = tuple(part[:8] for part in data)
                 options = {"head": "keep", "folds": 2, "learner": "adapt", "progress": False}
                 return pt.certify_folds(linear(), known, few, **options).certificate
             case "recursive":
-                found = pt.recursive_certificate(
+                found = pt.pacbayes.recursive_certificate(
                     model, prior, data, chunks=2, epochs=1, updates=1, passes=1, progress=False
                 )
                 return found.certificate

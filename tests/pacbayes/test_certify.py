@@ -112,7 +112,9 @@ def test_the_gibbs_error_agrees_with_whole_networks_drawn_one_by_one(learned):
     model, prior = learned
     x, y = blobs(200, 3)
     wide = prior.tempered(20.0)
-    found = pt.gibbs_risk(model, wide, (x, y), passes=50, progress=False, generator=torch.Generator().manual_seed(0))
+    found = pt.pacbayes.gibbs_risk(
+        model, wide, (x, y), passes=50, progress=False, generator=torch.Generator().manual_seed(0)
+    )
     fresh = torch.Generator().manual_seed(1)
     draws = pt.predict(model, wide, x, method="sampled", samples=500, keep_draws=True, generator=fresh).draws
     errors = (draws.argmax(-1) != y).double().mean(1)
@@ -229,7 +231,9 @@ def test_optimising_tightens_the_certificate():
     prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
     generator = torch.Generator().manual_seed(0)
     before = pt.certify(model, prior, prior, data, progress=False, generator=generator)
-    better = pt.optimise_posterior(model, prior, prior, data, epochs=40, lr=0.02, generator=generator, progress=False)
+    better = pt.pacbayes.optimise_posterior(
+        model, prior, prior, data, epochs=40, lr=0.02, generator=generator, progress=False
+    )
     after = pt.certify(model, better, prior, data, progress=False, generator=generator)
     assert after.bound < 0.6 * before.bound
     assert after.kl > 1
@@ -242,8 +246,8 @@ def test_optimise_tells_the_divergence_that_the_gaussians_have():
     data = blobs(60, 12)
     data = (data[0].double(), data[1])
     curvature = pt.estimate(model, data, progress=False)
-    prior = pt.update(pt.isotropic(model, 2.0, mean="model"), model, curvature)
-    posterior = pt.update(pt.isotropic(model, 1.0), model, curvature).tempered(0.3)
+    prior = pt.update(model, curvature, pt.isotropic(model, 2.0, mean="model"))
+    posterior = pt.update(model, curvature, pt.isotropic(model, 1.0)).tempered(0.3)
     expected = posterior.kl_by_block(prior)
     for name in prior.blocks:
         free = Free(posterior, prior, name, next(model.parameters()))
@@ -270,7 +274,7 @@ def test_a_split_prior_certifies_with_data_it_has_not_seen():
 def test_few_examples_certify_the_best_of_some_draws(learned):
     model, prior = learned
     data = blobs(15, 14)
-    chosen = pt.sample_then_evaluate(model, prior, data, draws=20, generator=torch.Generator().manual_seed(0))
+    chosen = pt.pacbayes.sample_then_evaluate(model, prior, data, draws=20, generator=torch.Generator().manual_seed(0))
     c = chosen.certificate
     assert c.bound == clopper_pearson(c.errors, 15, (1 - 0.95) / 20)
     assert c.predictor == "the network that was drawn and kept"
@@ -284,13 +288,15 @@ def test_recursion_uses_every_chunk_and_ends_below_one():
     data = blobs(1200, 15)
     prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
     generator = torch.Generator().manual_seed(0)
-    found = pt.recursive_certificate(model, prior, data, chunks=3, epochs=40, generator=generator, progress=False)
+    found = pt.pacbayes.recursive_certificate(
+        model, prior, data, chunks=3, epochs=40, generator=generator, progress=False
+    )
     steps = found.certificate.steps
     assert [s.n for s in steps] == [1200, 900, 600]
     assert steps[-1].bound == found.certificate.bound < 0.5
     assert found.certificate.gibbs < found.certificate.bound
     with pytest.raises(pt.PosterityError):
-        pt.recursive_certificate(model, prior, blobs(3, 1), chunks=5, progress=False)
+        pt.pacbayes.recursive_certificate(model, prior, blobs(3, 1), chunks=5, progress=False)
 
 
 def test_in_recursion_no_prior_has_seen_what_certifies_its_step(monkeypatch):
@@ -304,7 +310,9 @@ def test_in_recursion_no_prior_has_seen_what_certifies_its_step(monkeypatch):
     monkeypatch.setattr(Descent, "run", watched)
     model, data = small(), blobs(160, 15)
     prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
-    found = pt.recursive_certificate(model, prior, data, chunks=3, epochs=1, updates=1, passes=1, progress=False)
+    found = pt.pacbayes.recursive_certificate(
+        model, prior, data, chunks=3, epochs=1, updates=1, passes=1, progress=False
+    )
     assert [len(rows) for rows in learned_from] == [40, 80, 160]
     assert price == [(160, 0.25), (120, 0.5), (80, 1.0)]
     every = {tuple(row.tolist()) for row in data[0]}
@@ -315,7 +323,7 @@ def test_in_recursion_no_prior_has_seen_what_certifies_its_step(monkeypatch):
 def test_a_posterior_of_independent_weights_stays_one():
     model, data = small(), blobs(60, 15)
     prior = pt.isotropic(model, 1.0, mean="model", vouched="initialised at random")
-    found = pt.optimise_posterior(model, prior, prior, data, epochs=2, progress=False)
+    found = pt.pacbayes.optimise_posterior(model, prior, prior, data, epochs=2, progress=False)
     for name, matrix in found.precision.items():
         assert isinstance(matrix, DiagonalMatrix)
         assert not torch.allclose(matrix.values, torch.ones_like(matrix.values))

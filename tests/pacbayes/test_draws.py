@@ -49,8 +49,8 @@ def case(kind: str):
 
 def network(model, x, precision=3.0):
     y = torch.zeros(len(x), dtype=torch.int64)
-    curvature = pt.estimate(model, (x, y), pt.KFAC(labels=pt.Exact()), progress=False)
-    posterior = pt.update(pt.isotropic(model, precision, mean="model"), model, curvature)
+    curvature = pt.estimate(model, (x, y), pt.KFAC(labels=pt.curvature.Exact()), progress=False)
+    posterior = pt.update(model, curvature, pt.isotropic(model, precision, mean="model"))
     blocks = find_blocks(model)
     spreads = {n: Spread.of(posterior.mean[n], posterior.precision[n]) for n in blocks}
     return DrawnNetwork(model, blocks, spreads), posterior, Batch((x,), {}, y)

@@ -13,6 +13,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.data.provenance import Provenance
+from posterity.deprecated import MOVED
 from posterity.errors import NoCertificate, UnknownPast
 from posterity.pacbayes.regression import certify_clipped
 from posterity.workflow.recipe import Recipe, SmallNetworks
@@ -36,11 +37,11 @@ class Scene:
         self.model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
         self.prior = pt.learn(self.model, D0, training=QUICK, progress=False).posterior.compress()
 
-    def curvature(self, data) -> pt.Curvature:
+    def curvature(self, data) -> pt.curvature.Curvature:
         return pt.estimate(self.model, data, progress=False)
 
     def updated(self, scales: pt.Scales) -> pt.Gaussian:
-        return pt.update(self.prior, self.model, self.curvature(D0), scales)
+        return pt.update(self.model, self.curvature(D0), self.prior, scales)
 
 
 def _new(layer: nn.Module) -> nn.Module:
@@ -50,7 +51,7 @@ def _new(layer: nn.Module) -> nn.Module:
 
 def by_train(s: Scene) -> pt.Gaussian:
     pt.train(s.model, D, s.prior, progress=False, **QUICK)
-    return pt.update(s.prior, s.model, s.curvature(D0))
+    return pt.update(s.model, s.curvature(D0), s.prior)
 
 
 def by_validation(s: Scene) -> pt.Gaussian:
@@ -65,7 +66,7 @@ def by_isotropic(s: Scene) -> pt.Gaussian:
 
 def by_load(s: Scene) -> pt.Gaussian:
     path = "runs-of-a-test.safetensors"
-    pt.update(s.prior, s.model, s.curvature(D)).save(path)
+    pt.update(s.model, s.curvature(D), s.prior).save(path)
     return pt.load(path)
 
 
@@ -98,13 +99,13 @@ def by_prior(s: Scene) -> pt.Gaussian:
 
 SEEN = {
     "BPNN": by_columns,
-    "adapt": lambda s: pt.adapt(s.model, s.prior, D, head="keep", progress=False).posterior,
+    "adapt": lambda s: pt.adapt(s.model, D, s.prior, head="keep", progress=False).posterior,
     "certify_folds": lambda s: (
         pt.certify_folds(s.model, s.prior, D, head="keep", folds=2, learner="adapt", progress=False).fits[0].posterior
     ),
     "posterior": by_posterior,
     "prior": by_prior,
-    "estimate": lambda s: pt.update(s.prior, s.model, s.curvature(D)),
+    "estimate": lambda s: pt.update(s.model, s.curvature(D), s.prior),
     "isotropic": by_isotropic,
     "learn": lambda s: pt.learn(s.model, D, s.prior, training=QUICK, progress=False).posterior,
     "learn, six networks": lambda s: pt.learn(nn.Sequential(*map(_new, s.model)), D, progress=False).posterior,
@@ -116,16 +117,20 @@ SEEN = {
         pt.learn(s.model, coins(2100, 3), s.prior, validation=D, training=QUICK, progress=False).posterior
     ),
     "load": by_load,
-    "optimise_posterior": lambda s: pt.optimise_posterior(s.model, s.prior, s.prior, D, epochs=1, progress=False),
+    "optimise_posterior": lambda s: pt.pacbayes.optimise_posterior(
+        s.model, s.prior, s.prior, D, epochs=1, progress=False
+    ),
     "recursive_certificate": lambda s: (
-        pt.recursive_certificate(s.model, s.prior, D, chunks=2, epochs=1, updates=1, passes=1, progress=False).posterior
+        pt.pacbayes.recursive_certificate(
+            s.model, s.prior, D, chunks=2, epochs=1, updates=1, passes=1, progress=False
+        ).posterior
     ),
     "split_prior": by_split,
     "train": by_train,
     "train, held out": by_validation,
-    "tune": lambda s: s.updated(pt.tune(s.prior, s.model, s.curvature(D)).scales),
-    "tune_strength": lambda s: s.updated(pt.tune_strength(s.prior, s.model, s.curvature(D))),
-    "update": lambda s: pt.update(s.prior, s.model, s.curvature(D)),
+    "tune": lambda s: s.updated(pt.pacbayes.tune(s.model, s.curvature(D), s.prior).scales),
+    "tune_strength": lambda s: s.updated(pt.laplace.tune_strength(s.model, s.curvature(D), s.prior)),
+    "update": lambda s: pt.update(s.model, s.curvature(D), s.prior),
 }
 """How each verb meets D and what comes out of it, as a Gaussian over the network's blocks."""
 
@@ -172,6 +177,7 @@ VALUES = {
     "PriorPenalty": "a term of a loss; weights trained with it by hand have an unknown past",
     "Sampled": "a setting",
     "Scales": "made by `tune`, with what they have seen",
+    "Reliability": "numbers",
     "Scores": "numbers",
     "Stream": "tasks in an order",
     "Task": "data, not what was made of it",
@@ -190,9 +196,11 @@ def unknown_verbs(module) -> set[str]:
 
 
 def test_every_public_verb_has_a_row():
-    assert not unknown_verbs(pt), f"say in this file what {sorted(unknown_verbs(pt))} have seen"
+    missing = unknown_verbs(pt) | unknown_verbs(pt.metrics)
+    assert not missing, f"say in this file what {sorted(missing)} have seen"
     known = {name.partition(",")[0] for name in SEEN} | set(NOTHING_KEPT) | set(VALUES)
-    assert not known - set(pt.__all__), "rows of verbs that are gone"
+    public = {*pt.__all__, *pt.metrics.__all__, *(name for names in MOVED.values() for name in names)}
+    assert not known - public, "rows of verbs that are gone"
 
 
 @pytest.mark.parametrize("new", [lambda x: x, type("Absorber", (), {})], ids=["function", "class"])
@@ -303,7 +311,7 @@ ELSEWHERE = {
         pt.train(model, D0, progress=False, **QUICK),
         pt.isotropic(model, mean="model"),
     )[1],
-    "update": lambda model: pt.update(pt.isotropic(model), model, pt.estimate(model, D0, progress=False)),
+    "update": lambda model: pt.update(model, pt.estimate(model, D0, progress=False), pt.isotropic(model)),
 }
 
 

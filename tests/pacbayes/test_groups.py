@@ -104,7 +104,7 @@ def test_a_split_keeps_groups_whole():
 
 def test_folds_and_recursion_count_groups_in_their_records():
     case = Recordings(4, 5)
-    found = pt.recursive_certificate(
+    found = pt.pacbayes.recursive_certificate(
         case.model, case.prior, case.data, chunks=2, epochs=1, updates=1, passes=3, **case.quiet
     ).certificate
     assert [step.n for step in found.steps] == [RECORDINGS, RECORDINGS // 2]

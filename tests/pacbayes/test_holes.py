@@ -67,7 +67,7 @@ def test_train_estimate_and_update_by_hand_are_seen():
     model = linear()
     prior = learned(model, D0).posterior
     pt.train(model, D, prior, progress=False, **QUICK)
-    posterior = pt.update(prior, model, pt.estimate(model, D, progress=False))
+    posterior = pt.update(model, pt.estimate(model, D, progress=False), prior)
     assert certify(model, posterior, prior, D).n == 80
     with pytest.raises(Overlap, match="80 of the 80"):
         certify(model, posterior, posterior, D)
@@ -76,7 +76,7 @@ def test_train_estimate_and_update_by_hand_are_seen():
 def test_weights_trained_on_one_set_and_curvature_of_another_have_seen_both():
     model = linear()
     pt.train(model, D, None, progress=False, **QUICK)
-    posterior = pt.update(pt.isotropic(model), model, pt.estimate(model, D0, progress=False))
+    posterior = pt.update(model, pt.estimate(model, D0, progress=False), pt.isotropic(model))
     for data in (D, D0):
         with pytest.raises(Overlap):
             certify(model, posterior, posterior, data)
@@ -154,9 +154,9 @@ def test_what_is_optimised_for_the_bound_has_seen_the_data(verb):
     prior = learned(model, D0).posterior
     options = {"epochs": 2, "progress": False}
     if verb == "optimise":
-        result = pt.optimise_posterior(model, prior, prior, D, **options)
+        result = pt.pacbayes.optimise_posterior(model, prior, prior, D, **options)
     else:
-        result = pt.recursive_certificate(model, prior, D, chunks=2, **options).posterior
+        result = pt.pacbayes.recursive_certificate(model, prior, D, chunks=2, **options).posterior
     for data in (D, D0):
         with pytest.raises(Overlap):
             certify(model, result, result, data)
@@ -168,13 +168,13 @@ def test_scales_tuned_on_data_carry_it():
     curvature = pt.estimate(model, D0, progress=False)
     other = pt.estimate(model, D, progress=False)
     for scales in (
-        pt.tune(prior, model, other).scales,
-        pt.tune_strength(prior, model, other),
+        pt.pacbayes.tune(model, other, prior).scales,
+        pt.laplace.tune_strength(model, other, prior),
         grid_search(
             prior, model, curvature, D, alphas=[1.0], betas=[0.5, 1.0], temperatures=[0.1], progress=False
         ).scales,
     ):
-        result = pt.update(prior, model, curvature, scales)
+        result = pt.update(model, curvature, prior, scales)
         with pytest.raises(Overlap):
             certify(model, result, result, D)
 
@@ -370,7 +370,7 @@ def test_a_weight_used_by_hand_is_drawn_there_too(way):
     with torch.no_grad():
         y = model(x).argmax(1)
     dice = torch.Generator().manual_seed(0)
-    found = pt.gibbs_risk(model, wide, (x, y), passes=100, generator=dice, progress=False)
+    found = pt.pacbayes.gibbs_risk(model, wide, (x, y), passes=100, generator=dice, progress=False)
     draws = pt.predict(model, wide, x, samples=1000, method="sampled", keep_draws=True, generator=dice).draws
     errors = (draws.argmax(-1) != y).double().mean(1)
     assert 0.05 < float(errors.mean()) < 0.6
@@ -391,7 +391,7 @@ def test_a_weight_used_by_hand_later_is_refused():
     x[-1] = 100.0
     prior = pt.isotropic(model, 1.0)
     with pytest.raises(pt.errors.HiddenUse, match="block"):
-        pt.gibbs_risk(model, prior, (x, y), batch_size=16, passes=1, progress=False)
+        pt.pacbayes.gibbs_risk(model, prior, (x, y), batch_size=16, passes=1, progress=False)
 
 
 class WithTensor(nn.Module):
@@ -434,7 +434,7 @@ def test_a_network_that_mixes_examples_certifies_nothing(kind):
     with pytest.raises(MixedExamples):
         certify(model, prior, prior, D)
     with pytest.raises(MixedExamples):
-        pt.recursive_certificate(model, prior, D, chunks=2, epochs=1, progress=False)
+        pt.pacbayes.recursive_certificate(model, prior, D, chunks=2, epochs=1, progress=False)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -447,7 +447,7 @@ def test_outputs_that_are_no_numbers_are_no_class(value):
         with pytest.raises(NotFinite):
             certify(model, prior, prior, (x, y), methods=methods)
     with pytest.raises(NotFinite):
-        pt.sample_then_evaluate(model, prior, (x, y), draws=2)
+        pt.pacbayes.sample_then_evaluate(model, prior, (x, y), draws=2)
 
 
 # --- forged divergences ----------------------------------------------------------------------------

@@ -119,9 +119,9 @@ def test_the_order_of_the_examples_leaves_no_trace_in_other_certificates(path):
             found.append(pt.certify_folds(model, prior, data, progress=False, **options).certificate)
         elif path == "recursive":
             options = {"chunks": 2, "epochs": 1, "updates": 1, "passes": 2}
-            found.append(pt.recursive_certificate(model, prior, data, progress=False, **options).certificate)
+            found.append(pt.pacbayes.recursive_certificate(model, prior, data, progress=False, **options).certificate)
         else:
-            found.append(pt.sample_then_evaluate(model, prior, data, draws=3).certificate)
+            found.append(pt.pacbayes.sample_then_evaluate(model, prior, data, draws=3).certificate)
     assert found[0].bound == found[1].bound
 
 

@@ -85,8 +85,10 @@ def test_draws_that_do_not_pay_for_the_choice_are_caught():
         case = Case(seed)
         one = tuple(part[:1] for part in case.data)  # a single example: its errors are throws of one coin
         options = {"generator": case.dice, "progress": False}
-        exact = pt.gibbs_risk(case.model, case.prior, one, passes=20_000, batch_size=20_000, **options).error
-        found = min(pt.gibbs_risk(case.model, case.prior, one, passes=m, **options).error for _ in range(looks))
+        exact = pt.pacbayes.gibbs_risk(case.model, case.prior, one, passes=20_000, batch_size=20_000, **options).error
+        found = min(
+            pt.pacbayes.gibbs_risk(case.model, case.prior, one, passes=m, **options).error for _ in range(looks)
+        )
         broken += exact > klinv(found, math.log(1 / share) / m)
         paid += exact > klinv(found, math.log(looks / share) / m)
     assert too_many(broken, trials, share)
@@ -100,7 +102,7 @@ def test_a_posterior_that_does_not_pay_for_its_divergence_is_caught():
         prior = pt.isotropic(task.model, 1.0)
         pt.train(task.model, task.data, None, validation=None, epochs=30, lr=0.2, progress=False)
         posterior = pt.isotropic(task.model, 1e4, mean="model")
-        error = pt.gibbs_risk(
+        error = pt.pacbayes.gibbs_risk(
             task.model, posterior, task.data, passes=5, generator=task.generator, progress=False
         ).error
         risk = task.risk(posterior)
@@ -117,7 +119,7 @@ def test_copies_that_count_are_caught():
     for seed in range(40):
         case = Case(seed)
         x, y = (part[:6].repeat_interleave(100, 0) for part in case.data)
-        drawn = pt.gibbs_risk(case.model, case.prior, (x, y), passes=1, generator=case.dice, progress=False)
+        drawn = pt.pacbayes.gibbs_risk(case.model, case.prior, (x, y), passes=1, generator=case.dice, progress=False)
         broken += case.task.risk(case.prior) > clopper_pearson(round(drawn.error * 600), 600, 0.05)
     assert too_many(broken, 40, 0.05)
     assert not too_many(violations("with copies", 20)[0][0], 20, 0.05)
@@ -178,7 +180,7 @@ def test_a_recursion_that_forgets_the_step_before_is_caught():
     broken, trials, delta = 0, 6, 0.05
     for seed in range(trials):
         case = Case(seed, 6000)
-        found = pt.recursive_certificate(
+        found = pt.pacbayes.recursive_certificate(
             case.model, case.prior, case.data, 1 - delta, chunks=2, epochs=1, updates=1, passes=1, **case.quiet
         )
         first, last = found.certificate.steps

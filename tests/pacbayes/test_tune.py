@@ -49,10 +49,10 @@ def test_risk_and_divergence_agree_with_the_posterior_itself():
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     data = (torch.randn(50, 4, dtype=torch.float64), torch.randint(3, (50,)))
     prior = pt.isotropic(model, 2.0, mean="zero")
-    curvature = pt.estimate(model, data, pt.KFAC(labels=pt.Exact()), progress=False)
+    curvature = pt.estimate(model, data, pt.KFAC(labels=pt.curvature.Exact()), progress=False)
     landscape = Landscape.of(prior, model, curvature)
     scales = Scales(alpha=1.3, beta=0.7, temperature=0.4)
-    posterior = pt.update(prior, model, curvature, scales)
+    posterior = pt.update(model, curvature, prior, scales)
     assert landscape.kl(scales) == pytest.approx(float(posterior.kl(prior)), rel=1e-9)
     trace = sum(float(posterior.precision[n].trace_of(curvature[n])) for n in prior.blocks)
     expected = (curvature.nll + 0.5 * trace) / (50 * torch.log(torch.tensor(2.0)).item())
@@ -70,11 +70,11 @@ def test_tuning_takes_a_prior_that_is_an_exact_sum_and_returns_scales_for_update
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     data = (torch.randn(50, 4, dtype=torch.float64), torch.randint(3, (50,)))
-    first = pt.update(pt.isotropic(model, 1.0), model, pt.estimate(model, data, progress=False), join="sum")
+    first = pt.update(model, pt.estimate(model, data, progress=False), pt.isotropic(model, 1.0), join="sum")
     curvature = pt.estimate(model, data, progress=False)
-    tuned = tune(first, model, curvature, "mcallester")
+    tuned = tune(model, curvature, first, "mcallester")
     assert tuned.bound == pytest.approx(pt.pacbayes.mcallester(tuned.aer, tuned.kl, 50, 0.1))
-    posterior = pt.update(first.compress(), model, curvature, tuned.scales, join="sum")
+    posterior = pt.update(model, curvature, first.compress(), tuned.scales, join="sum")
     assert float(posterior.kl(first.compress())) == pytest.approx(tuned.kl, rel=1e-6)
 
 
@@ -111,14 +111,14 @@ def test_one_shared_scale_finds_the_one_number():
 
 def test_evidence_is_an_objective_too():
     model, _, prior, curvature = small_problem()
-    assert tune(prior, model, curvature, "evidence").scales == pt.tune_strength(prior, model, curvature)
+    assert tune(model, curvature, prior, "evidence").scales == pt.laplace.tune_strength(model, curvature, prior)
 
 
 def test_a_source_prior_is_tuned_on_its_own_data():
     """The paper scales the isotropic prior and the curvature of the source before handing them down."""
     model, _, start, curvature = small_problem()
-    tuned = tune(start, model, curvature, "catoni")
-    learned = pt.update(start, model, curvature, tuned.scales)
+    tuned = tune(model, curvature, start, "catoni")
+    learned = pt.update(model, curvature, start, tuned.scales)
     assert float(learned.kl(start)) == pytest.approx(tuned.kl, rel=1e-6)
     assert learned.card.scales["0"] == tuned.scales.of("0")
 
@@ -148,18 +148,18 @@ def test_grid_search_finds_what_trying_one_by_one_finds():
         progress=False,
     )
     assert found.scales.temperature == 1e-4
-    posterior = pt.update(prior, model, curvature, found.scales)
-    again = pt.gibbs_risk(model, posterior, data, passes=20, generator=generator, progress=False)
+    posterior = pt.update(model, curvature, prior, found.scales)
+    again = pt.pacbayes.gibbs_risk(model, posterior, data, passes=20, generator=generator, progress=False)
     assert 1 - again.error == pytest.approx(found.accuracy, abs=0.05)
-    wild = pt.update(prior, model, curvature, Scales(0.1, 0.1, 10.0))
-    assert pt.gibbs_risk(model, wild, data, generator=generator, progress=False).error > again.error + 0.1
+    wild = pt.update(model, curvature, prior, Scales(0.1, 0.1, 10.0))
+    assert pt.pacbayes.gibbs_risk(model, wild, data, generator=generator, progress=False).error > again.error + 0.1
 
 
 def test_on_lenet5_too_per_layer_scales_never_beat_the_one_number():
     torch.manual_seed(0)
     model = lenet5()
     data = (torch.rand(300, 1, 28, 28), torch.randint(10, (300,)))
-    source = pt.update(pt.isotropic(model, 10.0), model, pt.estimate(model, data, pt.KFAC(), progress=False))
+    source = pt.update(model, pt.estimate(model, data, pt.KFAC(), progress=False), pt.isotropic(model, 10.0))
     prior = source.compress()
     other = (torch.rand(300, 1, 28, 28), torch.randint(10, (300,)))
     landscape = Landscape.of(prior, model, pt.estimate(model, other, progress=False))

@@ -47,7 +47,7 @@ class SyntheticTask:
 def laplace(task: SyntheticTask, prior: pt.Gaussian) -> pt.Gaussian:
     pt.train(task.model, task.data, prior, validation=None, epochs=12, lr=0.1, batch_size=64, progress=False)
     curvature = pt.estimate(task.model, task.data, pt.KFAC(), progress=False, generator=task.generator)
-    return pt.update(prior, task.model, curvature, pt.tune(prior, task.model, curvature, "mcallester").scales)
+    return pt.update(task.model, curvature, prior, pt.pacbayes.tune(task.model, curvature, prior, "mcallester").scales)
 
 
 def violations(tasks: int, n: int = 60, confidence: float = 0.95) -> tuple[int, list[float]]:
@@ -88,7 +88,7 @@ def test_few_draws_without_their_correction_would_be_caught():
             mean={"": torch.cat((-task.mu, task.mu.new_zeros(1)))[None] * torch.tensor([[1.0], [-1.0]])},
         )
         few = task.data[0][:3], task.data[1][:3]
-        error = pt.gibbs_risk(task.model, prior, few, passes=1, generator=task.generator, progress=False).error
+        error = pt.pacbayes.gibbs_risk(task.model, prior, few, passes=1, generator=task.generator, progress=False).error
         risk = task.risk(prior)
         broken += risk > maurer(error, 0.0, 600, 0.04)
         corrected += risk > maurer(klinv(error, math.log(1 / 0.01) / 3), 0.0, 600, 0.04)
@@ -130,6 +130,6 @@ def test_a_prior_from_the_same_data_is_refused_and_would_be_violated():
         cold = fit.posterior.tempered(1e-3)
         with pytest.raises(Overlap):
             pt.certify(task.model, cold, cold, task.data, progress=False)
-        error = pt.gibbs_risk(task.model, cold, task.data, generator=task.generator, progress=False).error
+        error = pt.pacbayes.gibbs_risk(task.model, cold, task.data, generator=task.generator, progress=False).error
         broken += task.risk(cold) > maurer(error, 0.0, 40, 0.05)
     assert broken > 4

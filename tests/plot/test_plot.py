@@ -14,7 +14,6 @@ from posterity.errors import BadData, NotInstalled
 from posterity.laplace import Epoch
 from posterity.pacbayes.certificate import Certificate, Holdout
 from posterity.plot.certificates import losses
-from posterity.progressive.metrics import Continual, Judgement
 
 Figure = pytest.importorskip("matplotlib.figure", reason="pictures need matplotlib").Figure
 
@@ -36,13 +35,7 @@ def certificate(rule="klinv"):
 
 
 def history():
-    return pt.History(tuple(Epoch(1.0 / k, 1.0 / k, 0.5, 1.2 / k, 0.5, 1e-3) for k in range(1, 6)), 4)
-
-
-def stream():
-    rows = [[0.9, None, None], [0.8, 0.95, None], [0.7, 0.9, 0.99]]
-    made = [tuple(None if v is None else Judgement(v, 1 - v, 0.1) for v in row) for row in rows]
-    return Continual(("a", "b", "c"), tuple(made))
+    return pt.laplace.History(tuple(Epoch(1.0 / k, 1.0 / k, 0.5, 1.2 / k, 0.5, 1e-3) for k in range(1, 6)), 4)
 
 
 EVERY = {
@@ -56,7 +49,6 @@ EVERY = {
     "small data": lambda ax: pt.plot.small_data([1, 10], {"one": [0.1, 0.9], "more": [[0.2, 0.8], [0.3, 0.9]]}, ax),
     "cold posterior": lambda ax: pt.plot.cold_posterior([0.1, 1.0], {"one": [0.1, 0.9]}, ax),
     "waterfall": lambda ax: pt.plot.waterfall(certificate(), ax),
-    "continual": lambda ax: pt.plot.continual(stream(), ax),
     "unknown": lambda ax: pt.plot.unknown(torch.rand(50), torch.rand(40) + 1, ax),
     "gallery": lambda ax: pt.plot.gallery(torch.rand(30, 1, 8, 8), torch.rand(30), ax),
     "training": lambda ax: pt.plot.training(history(), ax),
@@ -76,7 +68,7 @@ def test_axes_go_in_and_come_out_or_are_made(name):
 def test_reliability_draws_what_reliability_measures():
     probs, labels = probs_and_labels()
     line = pt.plot.reliability(probs, labels).get_lines()[1]
-    found = pt.reliability(probs, labels)
+    found = pt.metrics.reliability(probs, labels)
     assert line.get_xdata().tolist() == pytest.approx(found.confidence)
     assert line.get_ydata().tolist() == pytest.approx(found.accuracy)
 
@@ -92,8 +84,8 @@ def test_a_confusion_matrix_counts_every_example_once():
 def test_coverage_ends_at_the_accuracy():
     probs, labels = probs_and_labels()
     line = pt.plot.coverage(probs, labels).get_lines()[0]
-    assert line.get_ydata()[-1] == pytest.approx(pt.score(probs, labels).accuracy)
-    half = pt.selective_accuracy(probs, labels, 0.5)
+    assert line.get_ydata()[-1] == pytest.approx(pt.metrics.score(probs, labels).accuracy)
+    half = pt.metrics.selective_accuracy(probs, labels, 0.5)
     assert line.get_ydata()[list(line.get_xdata()).index(0.5)] == pytest.approx(half)
 
 

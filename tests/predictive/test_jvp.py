@@ -23,7 +23,7 @@ def network():
     x, y = torch.randn(12, 1, 6, 6, dtype=torch.float64), torch.arange(12) % 4
     curvature = pt.estimate(model, (x, y), pt.KFAC(), generator=torch.Generator().manual_seed(0), progress=False)
     prior = pt.isotropic(model, 5.0, mean="model")
-    return model, pt.update(prior, model, curvature), x
+    return model, pt.update(model, curvature, prior), x
 
 
 def test_shifts_are_the_jacobian_times_the_draw():

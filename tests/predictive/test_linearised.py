@@ -59,11 +59,11 @@ def test_the_covariance_is_the_jacobian_around_the_covariance_of_the_weights(nam
     close(covariance, closed_form(name, posterior))
 
 
-@pytest.mark.parametrize("estimator", [pt.KFAC(), pt.KFOC(), pt.EKFAC(), pt.Diagonal(), pt.Dense()], ids=str)
+@pytest.mark.parametrize("estimator", [pt.KFAC(), pt.KFOC(), pt.EKFAC(), pt.Diagonal(), pt.curvature.Dense()], ids=str)
 @pytest.mark.parametrize("name", ["conv", "norms"])
 def test_posteriors_as_they_are_learned_agree_too(name, estimator):
     model = case(name).model
-    posterior = pt.update(pt.isotropic(model, 0.3), model, pt.estimate(model, data(name), estimator, progress=False))
+    posterior = pt.update(model, pt.estimate(model, data(name), estimator, progress=False), pt.isotropic(model, 0.3))
     assert separable(dict(posterior.mean), model)
     close(moments(name, posterior)[1], closed_form(name, posterior), 1e-7)
 
@@ -81,9 +81,9 @@ def test_for_a_linear_model_it_is_exact():
     layer = problem.network(mean)
     prior = pt.isotropic(layer, 0.7)
     posterior = pt.update(
-        prior,
         layer,
-        pt.estimate(layer, (problem.x, problem.y), pt.KFAC(pt.Exact()), problem.likelihood, progress=False),
+        pt.estimate(layer, (problem.x, problem.y), pt.KFAC(pt.curvature.Exact()), problem.likelihood, progress=False),
+        prior,
     )
     new = regression(9, seed=5)
     found = pt.predict(layer, posterior, new.x, problem.likelihood, method="linearised")
@@ -198,7 +198,7 @@ def test_at_temperature_one_it_keeps_the_accuracy_that_sampling_loses():
     pt.train(
         model, (x, y), prior, validation=None, epochs=40, lr=1e-2, batch_size=100, generator=generator, progress=False
     )
-    posterior = pt.update(prior, model, pt.estimate(model, (x, y), pt.KFOC(), generator=generator, progress=False))
+    posterior = pt.update(model, pt.estimate(model, (x, y), pt.KFOC(), generator=generator, progress=False), prior)
     right = (model(x).argmax(-1) == y).double().mean()
     linear, sampled = (
         (pt.predict(model, posterior, x, method=m, generator=generator).labels == y).double().mean()

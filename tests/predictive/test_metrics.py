@@ -27,7 +27,7 @@ def pairwise_auroc(low: Tensor, high: Tensor) -> float:
 def test_scores_by_hand():
     probs = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.2, 0.3, 0.5], [0.9, 0.05, 0.05]], dtype=torch.float64)
     targets = torch.tensor([0, 2, 2, 0])
-    found = pt.score(probs, targets)
+    found = pt.metrics.score(probs, targets)
     assert found.accuracy == 0.75
     assert found.nll == pytest.approx(-sum(map(math.log, (0.7, 0.3, 0.5, 0.9))) / 4)
     brier = (
@@ -43,7 +43,7 @@ def test_scores_by_hand():
 def test_scores_agree_with_plain_loops(dtype):
     probs, targets = labelled()
     probs = probs.to(dtype)
-    found = pt.score(probs, targets)
+    found = pt.metrics.score(probs, targets)
     confidence, labels = probs.double().max(-1)
     right = labels == targets
     ece = 0.0
@@ -65,36 +65,36 @@ def test_a_probability_a_hair_above_one_is_not_taken_for_a_logit():
     probs[0] = torch.tensor([1.0 + 1e-6, 0, 0, 0, 0])
     rounded = probs.clone()
     rounded[0, 0] = 1
-    found, expected = pt.score(probs, targets), pt.score(rounded, targets)
+    found, expected = pt.metrics.score(probs, targets), pt.metrics.score(rounded, targets)
     assert found.ece == pytest.approx(expected.ece, abs=1e-6)
     assert found.calibration_auroc == pytest.approx(expected.calibration_auroc, abs=1e-6)
 
 
 def test_a_certain_mistake_costs_much_and_not_everything():
-    found = pt.score(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([1, 0]))
+    found = pt.metrics.score(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([1, 0]))
     assert math.isfinite(found.nll)
     assert found.nll > 40
 
 
 def test_calibration_auroc_is_not_claimed_where_all_answers_are_alike():
     probs = torch.tensor([[0.9, 0.1], [0.8, 0.2]])
-    assert math.isnan(pt.score(probs, torch.tensor([0, 0])).calibration_auroc)
-    assert math.isnan(pt.score(probs, torch.tensor([1, 1])).calibration_auroc)
+    assert math.isnan(pt.metrics.score(probs, torch.tensor([0, 0])).calibration_auroc)
+    assert math.isnan(pt.metrics.score(probs, torch.tensor([1, 1])).calibration_auroc)
 
 
 def test_labels_of_any_integer_type_serve():
     probs, targets = labelled()
-    assert pt.score(probs, targets.int()) == pt.score(probs, targets)
+    assert pt.metrics.score(probs, targets.int()) == pt.metrics.score(probs, targets)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_ood_auroc_counts_ties_by_halves(dtype):
     inside, outside = torch.tensor([0.0, 1, 1, 2]).to(dtype), torch.tensor([1.0, 2, 3]).to(dtype)
-    assert pt.ood_auroc(inside, outside) == pytest.approx(pairwise_auroc(inside, outside))
-    assert pt.ood_auroc(inside, inside) == pytest.approx(0.5)
-    assert pt.ood_auroc(torch.ones(3), torch.ones(4)) == pytest.approx(0.5)
-    assert pt.ood_auroc(torch.zeros(3), torch.ones(4)) == 1.0
-    assert pt.ood_auroc(torch.ones(3), torch.zeros(4)) == 0.0
+    assert pt.metrics.ood_auroc(inside, outside) == pytest.approx(pairwise_auroc(inside, outside))
+    assert pt.metrics.ood_auroc(inside, inside) == pytest.approx(0.5)
+    assert pt.metrics.ood_auroc(torch.ones(3), torch.ones(4)) == pytest.approx(0.5)
+    assert pt.metrics.ood_auroc(torch.zeros(3), torch.ones(4)) == 1.0
+    assert pt.metrics.ood_auroc(torch.ones(3), torch.zeros(4)) == 0.0
 
 
 def test_ood_auroc_is_one_of_ranks_whatever_the_scale():
@@ -102,33 +102,33 @@ def test_ood_auroc_is_one_of_ranks_whatever_the_scale():
     inside, outside = torch.randn(200, generator=generator).double(), 1 + torch.randn(150, generator=generator).double()
     expected = pairwise_auroc(inside, outside)
     for scale in (1e-300, 1.0, 1e300):
-        assert pt.ood_auroc(inside * scale, outside * scale) == pytest.approx(expected, rel=1e-6)
+        assert pt.metrics.ood_auroc(inside * scale, outside * scale) == pytest.approx(expected, rel=1e-6)
 
 
 def test_selective_accuracy_keeps_the_surest():
     probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.45, 0.55]])
     targets = torch.tensor([0, 1, 1, 0])
-    found = [pt.selective_accuracy(probs, targets, coverage) for coverage in (0.01, 0.25, 0.5, 0.75, 1.0)]
+    found = [pt.metrics.selective_accuracy(probs, targets, coverage) for coverage in (0.01, 0.25, 0.5, 0.75, 1.0)]
     assert found == pytest.approx([1.0, 1.0, 1.0, 2 / 3, 0.5])
     for coverage in (0.0, -0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match="coverage lies above 0"):
-            pt.selective_accuracy(probs, targets, coverage)
+            pt.metrics.selective_accuracy(probs, targets, coverage)
 
 
 def test_reliability_bins_hold_everything_and_add_up_to_the_calibration_error():
     probs, targets = labelled()
-    found = pt.reliability(probs, targets)
+    found = pt.metrics.reliability(probs, targets)
     assert sum(found.share) == pytest.approx(1)
     assert list(found.confidence) == sorted(found.confidence)
     gap = sum(s * abs(a - c) for s, a, c in zip(found.share, found.accuracy, found.confidence, strict=True))
-    assert gap == pytest.approx(pt.score(probs, targets).ece, rel=1e-5)
+    assert gap == pytest.approx(pt.metrics.score(probs, targets).ece, rel=1e-5)
     accuracy = sum(s * a for s, a in zip(found.share, found.accuracy, strict=True))
-    assert accuracy == pytest.approx(pt.score(probs, targets).accuracy, rel=1e-6)
+    assert accuracy == pytest.approx(pt.metrics.score(probs, targets).accuracy, rel=1e-6)
 
 
 def test_reliability_by_hand():
     probs = torch.tensor([[1.0, 0.0], [0.95, 0.05], [0.55, 0.45], [0.4, 0.6]], dtype=torch.float64)
-    found = pt.reliability(probs, torch.tensor([0, 1, 0, 0]), bins=10)
+    found = pt.metrics.reliability(probs, torch.tensor([0, 1, 0, 0]), bins=10)
     assert found.confidence == pytest.approx((0.55, 0.6, 0.975))
     assert found.accuracy == pytest.approx((1.0, 0.0, 0.5))
     assert found.share == pytest.approx((0.25, 0.25, 0.5))

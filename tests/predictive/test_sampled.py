@@ -23,9 +23,9 @@ def test_mean_and_variance_of_a_linear_model_are_those_of_the_closed_form():
     mean, precision = problem.posterior()
     layer = problem.network(mean)
     posterior = pt.update(
-        pt.isotropic(layer, 0.7),
         layer,
-        pt.estimate(layer, (problem.x, problem.y), pt.KFOC(pt.Exact()), problem.likelihood, progress=False),
+        pt.estimate(layer, (problem.x, problem.y), pt.KFOC(pt.curvature.Exact()), problem.likelihood, progress=False),
+        pt.isotropic(layer, 0.7),
     )
     new, n = regression(9, seed=5), 20_000
     found = pt.predict(layer, posterior, new.x, problem.likelihood, method="sampled", samples=n, generator=seeded())
@@ -89,7 +89,7 @@ def test_blocks_without_a_gaussian_stay_as_they_are():
 def test_a_single_precision_network_takes_a_posterior_in_double():
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
     x, y = (t.float() if t.is_floating_point() else t for t in data("mlp"))
-    posterior = pt.update(pt.isotropic(model), model, pt.estimate(model, (x, y), progress=False))
+    posterior = pt.update(model, pt.estimate(model, (x, y), progress=False), pt.isotropic(model))
     for method in ("sampled", "linearised"):
         found = pt.predict(model, posterior, x, method=method)
         assert found.probs.dtype == torch.float32

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from posterity import BPNN, PNN, Gaussian, Scales, Task, isotropic
+from posterity import BPNN, Gaussian, Scales, Task, isotropic
 from posterity.algebra import Kronecker
+from posterity_studies.shared.continual import PNN
 
 QUICK = {"epochs": 3, "lr": 1e-2, "batch_size": 32}
 

@@ -7,10 +7,11 @@ import torch
 from made import dice
 from torch import Tensor, nn
 
-from posterity import BPNN, KFAC, PNN, Gaussian, Scales, Task, isotropic
+from posterity import BPNN, KFAC, Gaussian, Scales, Task, isotropic
 from posterity.blocks import find_blocks
 from posterity.errors import BadLateral
 from posterity.lenet import lenet5
+from posterity_studies.shared.continual import PNN
 
 QUICK = {"epochs": 2, "lr": 1e-3, "batch_size": 8}
 

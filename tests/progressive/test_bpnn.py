@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,11 +9,13 @@ import pytest
 import torch
 from made import HEAD, LATERALS, QUICK, bpnn, dice, learned_prior, network, task
 
-from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Stream, Task, isotropic
+from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Task, isotropic
 from posterity.errors import BadLearnerFile, Overlap
+from posterity.gaussian.bundle import read_bundle
 from posterity.laplace import train
 from posterity.pacbayes import Landscape, Tuned, one_number
-from posterity.progressive import follow
+from posterity.progressive import Stream
+from posterity_studies.shared.continual import follow
 
 
 def state(learner: BPNN) -> dict[str, torch.Tensor]:
@@ -268,7 +269,7 @@ def test_saving_again_leaves_the_columns_that_are_there(tmp_path: Path) -> None:
     learner = bpnn()
     learner.learn(task(0), progress=False)
     learner.save(tmp_path)
-    old = tmp_path / "column-000-posterior.safetensors"
+    old = tmp_path / "column-000.safetensors"
     before = old.stat().st_mtime_ns, old.read_bytes()
     learner.learn(task(1), progress=False)
     learner.save(tmp_path)
@@ -282,8 +283,8 @@ def test_saving_again_repairs_a_damaged_column(tmp_path: Path) -> None:
     for number in range(2):
         learner.learn(task(number), progress=False)
     learner.save(tmp_path)
-    (tmp_path / "column-000-weights.safetensors").unlink()
-    (tmp_path / "column-001-posterior.safetensors").write_bytes(b"half a file")
+    (tmp_path / "column-000.safetensors").unlink()
+    (tmp_path / "column-001.safetensors").write_bytes(b"half a file")
     learner.save(tmp_path)
     assert same(state(learner), state(BPNN.load(tmp_path, network())))
 
@@ -294,22 +295,22 @@ def test_a_learner_of_another_network_or_with_damaged_files_is_refused(tmp_path:
     learner.save(tmp_path)
     with pytest.raises(BadLearnerFile, match="the network given does not fit it"):
         BPNN.load(tmp_path, torch.nn.Sequential(torch.nn.Linear(4, 2)))
-    with pytest.raises(BadLearnerFile, match=r"there is no learner\.json"):
+    with pytest.raises(BadLearnerFile, match=r"learner\.safetensors: there is no such file"):
         BPNN.load(tmp_path / "elsewhere", network())
-    weights = tmp_path / "column-000-weights.safetensors"
-    data = bytearray(weights.read_bytes())
+    column = tmp_path / "column-000.safetensors"
+    data = bytearray(column.read_bytes())
     data[-1] ^= 1
-    weights.write_bytes(data)
+    column.write_bytes(data)
     with pytest.raises(BadLearnerFile, match="is not the file that was saved"):
         BPNN.load(tmp_path, network())
-    (tmp_path / "prior.safetensors").unlink()
-    with pytest.raises(BadLearnerFile, match=r"prior\.safetensors is missing"):
+    column.unlink()
+    with pytest.raises(BadLearnerFile, match=r"column-000\.safetensors: there is no such file"):
         BPNN.load(tmp_path, network())
 
 
-@pytest.mark.parametrize("file", ["prior", "column-001-prior", "column-001-posterior", "column-001-weights"])
+@pytest.mark.parametrize("file", ["column-000", "column-001"])
 def test_a_file_of_another_learner_is_refused(tmp_path: Path, file: str) -> None:
-    """Each file is whole: only the page can tell that it does not belong here."""
+    """Each file is whole: only the learner's own can tell that it does not belong here."""
     for folder, seed in (("one", 0), ("two", 1)):
         learner = bpnn(seed=seed, scales=Scales(temperature=1 + seed))
         learner.prior = learner.prior.tempered(1 + seed)
@@ -322,22 +323,30 @@ def test_a_file_of_another_learner_is_refused(tmp_path: Path, file: str) -> None
         BPNN.load(tmp_path / "one", network())
 
 
-@pytest.mark.parametrize("change", [("seed", 5), ("head_precision", 2.0), ("trace", 0.0)])
-def test_a_page_that_was_changed_is_refused(tmp_path: Path, change: tuple[str, float]) -> None:
+@pytest.mark.parametrize("change", [b'\\"seed\\":0', b'\\"head_precision\\":1.0', b'\\"samples\\":10'])
+def test_settings_that_were_changed_are_refused(tmp_path: Path, change: bytes) -> None:
     learner = bpnn()
     learner.learn(task(0), progress=False)
     learner.save(tmp_path)
-    path = tmp_path / "learner.json"
-    page, (name, value) = json.loads(path.read_text()), change
-    (page["columns"][0] if name == "trace" else page)[name] = value
-    path.write_text(json.dumps(page))
-    with pytest.raises(BadLearnerFile, match="it was changed"):
+    path = tmp_path / "learner.safetensors"
+    content = path.read_bytes()
+    assert content.count(change) == 1
+    path.write_bytes(content.replace(change, change[:-1] + b"7"))
+    with pytest.raises(BadLearnerFile, match="does not match its seal"):
         BPNN.load(tmp_path, network())
 
 
-@pytest.mark.parametrize("wrong", [b"{", b"[]", b'{"format": 99}', b'{"format": 1}', b'{"format": 2, "seed": "x"}'])
-def test_a_page_that_is_not_a_learners_is_refused(tmp_path: Path, wrong: bytes) -> None:
-    (tmp_path / "learner.json").write_bytes(wrong)
+@pytest.mark.parametrize("wrong", [b"", b"{", b'{"format": 3, "seed": "x"}', "a prior", "a column"])
+def test_a_file_that_is_not_a_learners_is_refused(tmp_path: Path, wrong: bytes | str) -> None:
+    path, learner = tmp_path / "learner.safetensors", bpnn()
+    if isinstance(wrong, bytes):
+        path.write_bytes(wrong)
+    elif wrong == "a prior":
+        learner.prior.save(path)
+    else:
+        learner.learn(task(0), progress=False)
+        learner.save(tmp_path)
+        path.write_bytes((tmp_path / "column-000.safetensors").read_bytes())
     with pytest.raises(BadLearnerFile, match=str(tmp_path)):
         BPNN.load(tmp_path, network())
 
@@ -355,7 +364,7 @@ def test_what_a_file_cannot_hold_has_to_be_given_again(tmp_path: Path) -> None:
         BPNN.load(tmp_path, model, estimator=Diagonal())
     again = BPNN.load(tmp_path, model, estimator=Diagonal(), training=options)
     assert again.training["epochs"] == QUICK["epochs"]
-    assert json.loads((tmp_path / "learner.json").read_text())["format"] == 3
+    assert read_bundle(tmp_path / "learner.safetensors").raw["learner"]["to_be_given"] == ["optimiser"]
 
 
 # --- certificates ----------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ import torch
 from made import HEAD, LATERALS, network
 from torch import Tensor, nn
 
-from posterity import Dense, Exact, estimate
+from posterity import estimate
 from posterity.blocks import find_blocks, read_blocks
+from posterity.curvature import Dense, Exact
 from posterity.errors import ChangedInput, LateralMismatch
 from posterity.progressive import Architecture, Column, Network
 

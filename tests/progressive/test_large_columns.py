@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from posterity import BPNN, InFrame
+from posterity import BPNN
 from posterity.algebra import DiagonalMatrix, eigenframe
+from posterity.curvature import InFrame
 from posterity.errors import BadLearnerFile
 from posterity.laplace import prior as prior_module
 from posterity.progressive import training

@@ -9,7 +9,7 @@ import torch
 from made import HEAD, LATERALS, QUICK, bpnn, dice, learned_prior, network, pnn, task
 from torch import nn
 
-from posterity import BPNN, PNN, Stream, Task
+from posterity import BPNN, Task
 from posterity.errors import (
     BadHead,
     BadLateral,
@@ -21,7 +21,8 @@ from posterity.errors import (
     RepeatedTask,
     UnknownTask,
 )
-from posterity.progressive import Learner
+from posterity.progressive import Stream
+from posterity_studies.shared.continual import PNN, Learner
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from made import QUICK as FEW
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from posterity import BPNN, PNN, Scales, Task
+from posterity import BPNN, Scales, Task
 from posterity.errors import ChangedInput
 from posterity.laplace import train
 from posterity.progressive.draws import Draws
 from posterity.progressive.memory import POOL
 from posterity.progressive.network import Network
+from posterity_studies.shared.continual import PNN
 
 DOUBLE = torch.float64
 LONG = {"epochs": POOL + 4, "stop_after": 99, "lr": 1e-2, "batch_size": 32}

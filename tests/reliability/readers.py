@@ -22,6 +22,7 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "gaussi
 
 import data_readers as of_data
 import fit_readers as of_fits
+from crafting import with_header
 from forging import changed_file
 from mutations import accident, edited
 
@@ -89,34 +90,12 @@ def make_learner(folder: Path) -> None:
 
 
 def change_learner(folder: Path, chance: random.Random) -> None:
-    root = folder / "learner"
-    page = root / "learner.json"
-    if chance.random() < 0.6:
-        told = edited(json.loads(page.read_text()), chance, ("seal",))
-        page.write_text(_page_sealed(told) if chance.random() < 0.8 else json.dumps(told))
-        return
-    path = chance.choice(sorted(root.iterdir()))
-    content = path.read_bytes()
-    forged = path.suffix == ".safetensors" and chance.random() < 0.6
-    if forged and "weights" not in path.name:
-        path.write_bytes(changed_file(content, chance))
-    else:
-        path.write_bytes(accident(content, chance))
-    if forged:
-        told = json.loads(page.read_text())
+    page = folder / "learner" / "learner.safetensors"
+    path = chance.choice([page, page.with_name("column-000.safetensors")])
+    path.write_bytes(changed_file(path.read_bytes(), chance))
+    if path != page and chance.random() < 0.8:  # forged: the learner's file names it as it is now
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        if path.name == "prior.safetensors":
-            told["prior"] = digest
-        else:
-            told["columns"][0]["files"][path.stem.rpartition("-")[2]] = digest
-        page.write_text(_page_sealed(told))
-
-
-def _page_sealed(page: Any) -> str:
-    if not isinstance(page, dict):
-        return json.dumps(page)
-    rest = {name: value for name, value in page.items() if name != "seal"}
-    return json.dumps(rest | {"seal": hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()})
+        page.write_bytes(with_header(page.read_bytes(), lambda told: told["columns"][0].update(sha256=digest)))
 
 
 def read_learner(folder: Path) -> None:

@@ -7,7 +7,6 @@ returns how many steps of the work are there, so that it can be held against how
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.files import read_state
+from posterity.gaussian.bundle import read_bundle
 from posterity_studies.engine.declaration import Record
 from posterity_studies.engine.ledger import Ledger
 
@@ -100,7 +100,7 @@ def check_save(folder: Path) -> int:
 def fits() -> list[pt.Fit]:
     """Of more and more examples, which are in the file: each larger than the one before."""
     source = pt.learn(network(8), data(40, 9), training={"epochs": 1}, progress=False).posterior
-    return [pt.adapt(network(8), source, data(8 * (k + 1), k), progress=False) for k in range(SAVES)]
+    return [pt.adapt(network(8), data(8 * (k + 1), k), source, progress=False) for k in range(SAVES)]
 
 
 def save_fits(folder: Path) -> None:
@@ -154,14 +154,14 @@ def learners() -> list[pt.BPNN]:
 
 def learner(folder: Path) -> None:
     """A learner that is saved after every column, from the first that is not there."""
-    page = folder / "learner" / "learner.json"
-    done = len(json.loads(page.read_text())["columns"]) if page.exists() else 0
+    page = folder / "learner" / "learner.safetensors"
+    done = len(read_bundle(page).raw["columns"]) if page.exists() else 0
     for stage in learners()[done:]:
         stage.save(folder / "learner")
 
 
 def check_learner(folder: Path) -> int:
-    if not (folder / "learner" / "learner.json").exists():
+    if not (folder / "learner" / "learner.safetensors").exists():
         return 0
     found = pt.BPNN.load(folder / "learner", network())
     kept = learners()[len(found.tasks) - 1]
@@ -202,7 +202,7 @@ KINDS = {
     "save": Kind(save, check_save, ("rename", 1), SAVES),
     "fit": Kind(save_fits, check_fits, ("rename", 1), SAVES),
     "estimator": Kind(save_estimators, check_estimators, ("rename", 1), SAVES),
-    # The prior, three files of a column, and the page.
-    "learner": Kind(learner, check_learner, ("rename", 5), COLUMNS),
+    # A column, and the learner's own file.
+    "learner": Kind(learner, check_learner, ("rename", 2), COLUMNS),
     "study": Kind(study, check_study, ("write", 1), RESULTS),
 }

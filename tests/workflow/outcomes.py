@@ -88,7 +88,7 @@ def learn(seed: int, data: Any = None, model: nn.Module | None = None, **options
 
 def adapt(seed: int, data: Any = None, **options: Any) -> pt.Fit:
     options = {"progress": False, "generator": torch.Generator().manual_seed(seed)} | options
-    return pt.adapt(network(seed), source(seed), data or points(seed), **options)
+    return pt.adapt(network(seed), data or points(seed), source(seed), **options)
 
 
 def posterior(seed: int, outputs: int = 3, **options: Any) -> pt.Fit:
@@ -154,7 +154,7 @@ OUTCOMES: dict[str, Callable[[int], Any]] = {
     "adapt, head kept": lambda s: adapt(s, head="keep"),
     "adapt, isotropic": lambda s: adapt(s, shares=(0.0,)),
     "adapt, polish": lambda s: adapt(s, polish=True),
-    "adapt, variational": lambda s: adapt(s, points(s, 9), head="keep", inference=pt.Variational()),
+    "adapt, variational": lambda s: adapt(s, points(s, 9), head="keep", inference=pt.kernel.Variational()),
     "adapt, groups": lambda s: adapt(s, groups=GROUPS),
     "posterior": lambda s: posterior(s),
     "posterior, validation": lambda s: posterior(s, validation=points(s + 5)),

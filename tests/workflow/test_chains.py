@@ -24,7 +24,7 @@ def task(seed: int, n: int = 40) -> tuple[Tensor, Tensor]:
     return x, (x @ torch.randn(4, 3, generator=generator)).argmax(-1)
 
 
-@pytest.mark.parametrize("estimator", [pt.KFAC(), pt.KFOC(), pt.EKFAC(), pt.Diagonal(), pt.Dense()], ids=str)
+@pytest.mark.parametrize("estimator", [pt.KFAC(), pt.KFOC(), pt.EKFAC(), pt.Diagonal(), pt.curvature.Dense()], ids=str)
 def test_every_estimator_chains_two_learnings_and_keeps_the_floor(estimator, tmp_path):
     model, prior = network(), None
     for number in range(3):
@@ -67,7 +67,7 @@ def test_evidence_that_has_no_maximum_says_so(caplog):
     prior = pt.isotropic(model, 1.0, mean="model")
     curvature = pt.estimate(model, task(0), pt.KFAC(), progress=False)
     with caplog.at_level(logging.WARNING, "posterity"):
-        pt.tune_strength(prior, model, curvature)
+        pt.laplace.tune_strength(model, curvature, prior)
     assert any("stopped at its border" in message for message in caplog.messages)
 
 

@@ -47,11 +47,11 @@ def prior():
 
 
 def adapted_with_its_head():
-    return pt.adapt(network(), prior(), clouds(5), classes=list("abc"), progress=False)
+    return pt.adapt(network(), clouds(5), prior(), classes=list("abc"), progress=False)
 
 
 def adapted_with_a_new_head():
-    return pt.adapt(network(4), prior(), clouds(5, 4), classes=list("defg"), progress=False)
+    return pt.adapt(network(4), clouds(5, 4), prior(), classes=list("defg"), progress=False)
 
 
 def of_a_trained_network(**options):

@@ -58,7 +58,7 @@ def learned(source) -> pt.Fit:
 @pytest.fixture(scope="module")
 def adapted(source) -> pt.Fit:
     """The same without training."""
-    return pt.adapt(network(), source[0], task(1, 15), classes=NAMES, progress=False)
+    return pt.adapt(network(), task(1, 15), source[0], classes=NAMES, progress=False)
 
 
 def nll(probs: Tensor, targets: Tensor) -> float:
@@ -107,7 +107,7 @@ def test_the_predictive_is_better_than_plain_fine_tuning(source):
 def test_a_head_is_handed_down_only_where_the_classes_have_the_same_names(source, caplog, classes, head, kept):
     prior = source[0]
     with caplog.at_level(logging.INFO, "posterity"):
-        fit = pt.adapt(network(), prior, task(1, 12), classes=classes, head=head, progress=False)
+        fit = pt.adapt(network(), task(1, 12), prior, classes=classes, head=head, progress=False)
     kernel = fit.choice.best.posterior.of.kernel
     assert isinstance(kernel, PerOutput if kept else Shared)
     assert any("new head" in m or "head is new" in m for m in caplog.messages) == (not kept)
@@ -117,7 +117,7 @@ def test_a_head_is_handed_down_only_where_the_classes_have_the_same_names(source
 def test_a_task_with_other_classes_has_a_new_head_of_its_own_size(source):
     prior = source[0]
     x, y = task(2, 25, classes=5)
-    fit = pt.adapt(network(5), prior, (x, y), progress=False)
+    fit = pt.adapt(network(5), (x, y), prior, progress=False)
     found = fit.predict(task(2, 50, classes=5)[0])
     assert found.probs.shape == (50, 5)
     torch.testing.assert_close(found.probs.sum(-1), torch.ones(50))
@@ -163,14 +163,14 @@ def test_learning_averages_posteriors_with_networks_that_left_examples_out(learn
 
 def test_an_isotropic_prior_is_one_of_the_family(source):
     prior = source[0]
-    fit = pt.adapt(network(), prior, task(1, 15), classes=NAMES, shares=(0.0,), progress=False)
+    fit = pt.adapt(network(), task(1, 15), prior, classes=NAMES, shares=(0.0,), progress=False)
     assert {m.posterior.strength.share for m in fit.choice.members} == {0.0}
 
 
 def test_unknown_inputs_stand_out(adapted):
     near, far = adapted.predict(task(1, 200)[0]).unknown, adapted.predict(6 * task(7, 200)[0]).unknown
     assert near.shape == (200,)
-    assert pt.ood_auroc(near, far) > 0.5
+    assert pt.metrics.ood_auroc(near, far) > 0.5
 
 
 def test_predictions_take_tensors_arrays_datasets_and_loaders(adapted):
@@ -191,7 +191,7 @@ def test_predictions_take_tensors_arrays_datasets_and_loaders(adapted):
 def test_too_many_examples_are_named(source):
     prior = source[0]
     with pytest.raises(TooLarge, match="1,001 examples with 3 outputs"):
-        pt.adapt(network(), prior, task(1, 1001), classes=NAMES, progress=False)
+        pt.adapt(network(), task(1, 1001), prior, classes=NAMES, progress=False)
 
 
 def test_one_example_a_class_and_absent_classes_are_no_trouble(source):
@@ -200,7 +200,7 @@ def test_one_example_a_class_and_absent_classes_are_no_trouble(source):
     one = torch.stack([(y == c).nonzero()[0, 0] for c in range(3)])
     for kept in (one, one[:2]):
         for classes in (NAMES, None):
-            fit = pt.adapt(network(), prior, (x[kept], y[kept]), classes=classes, progress=False)
+            fit = pt.adapt(network(), (x[kept], y[kept]), prior, classes=classes, progress=False)
             assert torch.isfinite(fit.predict(x[:50]).probs).all()
 
 
@@ -209,8 +209,8 @@ def test_groups_are_left_out_together(source):
     x, y = task(1, 8)
     repeated = (x.repeat_interleave(3, 0), y.repeat_interleave(3))
     groups = torch.arange(8).repeat_interleave(3)
-    apart = pt.adapt(network(), prior, repeated, classes=NAMES, progress=False)
-    together = pt.adapt(network(), prior, repeated, classes=NAMES, groups=groups, progress=False)
+    apart = pt.adapt(network(), repeated, prior, classes=NAMES, progress=False)
+    together = pt.adapt(network(), repeated, prior, classes=NAMES, groups=groups, progress=False)
     # A copy of the example that is left out gives it away: only groups are honest.
     assert together.choice.best.nll > apart.choice.best.nll
 
@@ -249,18 +249,21 @@ def test_a_prior_that_is_held_firmly_still_finds_far_inputs_strange(source):
     """Where the prior's mean already serves the task, leave-one-out may hold on to it: strangeness must not go with that."""
     prior = source[0]
     x, y = task(3, 12)  # the source's own angle
-    fit = pt.adapt(network(), prior, (x, y), classes=NAMES, shares=(1.0,), progress=False)
+    fit = pt.adapt(network(), (x, y), prior, classes=NAMES, shares=(1.0,), progress=False)
     loose, held = fit.choice.loose, fit.choice.best.posterior
     assert loose.strength.share == loose.strength.floor < held.strength.floor
     near, far = task(3, 200)[0], 8 * task(6, 200)[0]
     found, strange = fit.predict(near), fit.predict(far)
-    assert pt.ood_auroc(found.unknown, strange.unknown) > pt.ood_auroc(found.entropy, strange.entropy) + 0.05
+    assert (
+        pt.metrics.ood_auroc(found.unknown, strange.unknown)
+        > pt.metrics.ood_auroc(found.entropy, strange.entropy) + 0.05
+    )
 
 
 @pytest.mark.parametrize("classes", [NAMES, ["a", "b", "c"]])
 @pytest.mark.parametrize(("shares", "share"), [(None, 0.01), ((0.0,), 0.0), ((0.0, 1.0), 0.01)])
 def test_unknown_inputs_are_scored_with_source_and_floor_alike_whatever_was_chosen(source, classes, shares, share):
-    fit = pt.adapt(network(), source[0], task(1, 15), classes=classes, shares=shares, progress=False)
+    fit = pt.adapt(network(), task(1, 15), source[0], classes=classes, shares=shares, progress=False)
     loose, best = fit.choice.loose.strength, fit.choice.best.posterior.strength
     assert loose == Strength(share, 0.01, best.head)
     assert loose != best
@@ -275,7 +278,7 @@ def test_a_kernel_too_large_for_its_numbers_is_made_firmer_until_unknown_inputs_
         return posterior(self, strength, guess)
 
     monkeypatch.setattr(Linearised, "posterior", too_large_below_one)
-    fit = pt.adapt(network(), source[0], task(1, 15), classes=NAMES, progress=False)
+    fit = pt.adapt(network(), task(1, 15), source[0], classes=NAMES, progress=False)
     assert fit.choice.loose.strength == Strength(1.0, 1.0)
 
 

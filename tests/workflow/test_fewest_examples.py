@@ -27,15 +27,15 @@ def prior() -> pt.Gaussian:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
 def test_labels_of_any_whole_type_are_the_same_labels(prior: pt.Gaussian, dtype: torch.dtype) -> None:
     x, y = examples(2)
-    whole = pt.adapt(network(), prior, (x, y), head="keep", progress=False).predict(x).probs
-    other = pt.adapt(network(), prior, (x, y.to(dtype)), head="keep", progress=False).predict(x).probs
+    whole = pt.adapt(network(), (x, y), prior, head="keep", progress=False).predict(x).probs
+    other = pt.adapt(network(), (x, y.to(dtype)), prior, head="keep", progress=False).predict(x).probs
     assert torch.equal(whole, other)
 
 
 @pytest.mark.parametrize("head", ["keep", "new"])
 def test_one_group_leaves_nothing_out_and_the_strength_is_set_in_advance(prior: pt.Gaussian, head: str) -> None:
     x, y = examples(2)
-    fit = pt.adapt(network(), prior, (x, y), head=head, groups=torch.zeros(6).long(), progress=False)
+    fit = pt.adapt(network(), (x, y), prior, head=head, groups=torch.zeros(6).long(), progress=False)
     assert fit.choice is not None
     assert fit.choice.criterion == "fixed"
     assert fit.predict(x).probs.isfinite().all()
@@ -46,7 +46,7 @@ def test_one_example_of_yes_and_no_is_enough() -> None:
     first = pt.learn(network(1), (x, torch.ones(3, 1)), likelihood=pt.Bernoulli(), progress=False).posterior
     one = (x[:1], torch.ones(1, 1))
     assert (
-        pt.adapt(network(1), first, one, pt.Bernoulli(), head="keep", progress=False).predict(x).probs.isfinite().all()
+        pt.adapt(network(1), one, first, pt.Bernoulli(), head="keep", progress=False).predict(x).probs.isfinite().all()
     )
 
 
@@ -79,10 +79,10 @@ def test_one_example_a_class_is_learned_from(head: str) -> None:
     model, one, (new, labels) = network(), apart(1, 1), apart(30, 2)
     prior = pt.learn(model, apart(20, 0), progress=False).posterior
     for fit in (
-        pt.adapt(network(), prior, one, head=head, progress=False),
+        pt.adapt(network(), one, prior, head=head, progress=False),
         pt.posterior(model, one, blocks=["2"], progress=False),
     ):
-        assert pt.score(fit.predict(new).probs, labels).nll < 0.4  # chance is 1.10
+        assert pt.metrics.score(fit.predict(new).probs, labels).nll < 0.4  # chance is 1.10
 
 
 def pictures(each: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -112,7 +112,7 @@ def test_from_scratch_a_few_examples_of_each_class_are_learned_from(each: int) -
     """Under a prior of precision 1 the weights of a deep network went to zero, and it said the same of all inputs."""
     fit = pt.learn(convolutional(), pictures(each), progress=False)
     x, y = pictures(100)
-    assert pt.score(fit.predict(x).probs, y).accuracy > 0.8
+    assert pt.metrics.score(fit.predict(x).probs, y).accuracy > 0.8
     for matrix in fit.prior.precision.values():
         assert float(matrix.trace()) == pytest.approx(matrix.size * 3 * each / 100)
 

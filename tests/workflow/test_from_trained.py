@@ -33,7 +33,7 @@ def test_a_trained_network_becomes_a_posterior_in_one_line_and_stays_as_it_is():
     answers = (new[:, 0] + new[:, 1] ** 2 > 1).long() + (new[:, 2] > 0.5).long()
     with torch.no_grad():
         plain = model(new).softmax(-1)
-    ours, own = pt.score(fit.predict(new).probs, answers), pt.score(plain, answers)
+    ours, own = pt.metrics.score(fit.predict(new).probs, answers), pt.metrics.score(plain, answers)
     assert ours.nll < own.nll + 0.01
     assert fit.predictor.calibration.temperature >= 1
     assert fit.predict(new).unknown.shape == (600,)
@@ -90,7 +90,7 @@ def test_a_prior_needs_inputs_alone():
 def test_labels_of_ones_own_are_refused_for_a_prior_without_labels():
     model, x, _ = trained(50)
     with pytest.raises(BadData, match="Sampled"):
-        pt.prior(model, x, estimator=pt.EKFAC(pt.Empirical()), progress=False)
+        pt.prior(model, x, estimator=pt.EKFAC(pt.curvature.Empirical()), progress=False)
 
 
 def test_a_prior_writes_its_mean_into_a_network():
@@ -104,7 +104,7 @@ def test_a_prior_writes_its_mean_into_a_network():
 def test_a_posterior_that_has_seen_its_data_is_consistent_and_one_that_has_not_is_wider():
     model, x, y = trained(200)
     fit = pt.posterior(model, (x, y), progress=False)
-    seen = pt.consistency(model, fit.posterior, (x, y))
-    unseen = pt.consistency(model, fit.prior.adjusted(floor=1e-3), (x, y))
+    seen = pt.metrics.consistency(model, fit.posterior, (x, y))
+    unseen = pt.metrics.consistency(model, fit.prior.adjusted(floor=1e-3), (x, y))
     assert 0 < seen < unseen
     assert unseen > 1

@@ -47,7 +47,7 @@ def test_learning_and_adapting_refuse_other_statistics(source):
     prior, task = source.posterior, data(7)
     for verb in (
         lambda m: pt.learn(m, task, prior, classes=["a", "b"], progress=False),
-        lambda m: pt.adapt(m, prior, task, classes=["a", "b"], progress=False),
+        lambda m: pt.adapt(m, task, prior, classes=["a", "b"], progress=False),
     ):
         other = network(3)
         before = [p.clone() for p in other.parameters()]
@@ -55,13 +55,13 @@ def test_learning_and_adapting_refuse_other_statistics(source):
             verb(other)
         assert all(torch.equal(a, b) for a, b in zip(before, other.parameters(), strict=True))
     prior.write_to(other)
-    assert pt.adapt(other, prior, task, classes=["a", "b"], progress=False).predict(task[0]).probs.shape == (24, 2)
+    assert pt.adapt(other, task, prior, classes=["a", "b"], progress=False).predict(task[0]).probs.shape == (24, 2)
 
 
 def test_a_fit_predicts_the_same_after_its_network_has_moved(source):
     model = network(3)
     source.posterior.write_to(model)
-    fit = pt.adapt(model, source.posterior, data(7), classes=["a", "b"], progress=False)
+    fit = pt.adapt(model, data(7), source.posterior, classes=["a", "b"], progress=False)
     before = fit.predict(data(8)[0]).probs
     model[1].running_mean += 0.1
     model[0].weight.data.zero_()

@@ -122,7 +122,7 @@ def test_no_example_is_called_that(verb: str) -> None:
 
 def _call(verb: str, data: Any, **options: Any) -> pt.Fit:
     if verb == "adapt":
-        return pt.adapt(network(0), pt.isotropic(network(1), mean="model"), data, progress=False, **options)
+        return pt.adapt(network(0), data, pt.isotropic(network(1), mean="model"), progress=False, **options)
     if verb == "posterior":
         return pt.posterior(network(0), data, blocks=["2"], progress=False, **options)
     return pt.learn(network(0), data, recipe=QUICK, progress=False, **options)
@@ -146,9 +146,9 @@ def test_groups_beyond_memory_are_counted() -> None:
 
 def test_adapt_trains_nothing() -> None:
     with pytest.raises(WrongChoice, match=r"pt\.learn"):
-        pt.adapt(network(0), pt.isotropic(network(0)), (X, Y), progress=False)
+        pt.adapt(network(0), (X, Y), pt.isotropic(network(0)), progress=False)
     with pytest.raises(ValueError, match="scales"):
-        pt.adapt(network(0), pt.isotropic(network(1), mean="model"), (X, Y), scales="bayes", progress=False)  # type: ignore[arg-type]
+        pt.adapt(network(0), (X, Y), pt.isotropic(network(1), mean="model"), scales="bayes", progress=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

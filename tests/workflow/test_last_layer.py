@@ -158,7 +158,9 @@ def test_a_network_that_goes_on_after_the_layer_keeps_the_structured_posterior(c
 def test_a_wide_layer_has_a_file_of_frame_and_values(tmp_path):
     model, (x, y), wide = network(), data(5), Recipe(last_layer=LastLayers(dense=4))
     fit = pt.posterior(model, (x, y), blocks=["2"], precision=1.0, progress=False, recipe=wide)
-    dense = pt.estimate(model_at(model, fit), (x, y), pt.Dense(pt.Exact()), blocks=["2"], progress=False)
+    dense = pt.estimate(
+        model_at(model, fit), (x, y), pt.curvature.Dense(pt.curvature.Exact()), blocks=["2"], progress=False
+    )
     assert float(fit.curvature["2"].trace()) == pytest.approx(float(dense["2"].trace()), rel=1e-9)
     fit.posterior.save(tmp_path / "head.safetensors")
     assert pt.load(tmp_path / "head.safetensors").blocks == ("2",)

@@ -41,7 +41,7 @@ def test_labels_that_lack_a_class_are_numbered_by_the_card_of_a_kept_head(verb, 
     if verb == "learn":
         fit = pt.learn(network(), few, prior, head="keep", generator=dice(), progress=False)
     else:
-        fit = pt.adapt(network(), prior, few, head="keep", progress=False)
+        fit = pt.adapt(network(), few, prior, head="keep", progress=False)
     x, truth = examples(60, 2, ("b", "c"))
     found = fit.predict(x)
     assert fit.classes == NAMES
@@ -49,7 +49,7 @@ def test_labels_that_lack_a_class_are_numbered_by_the_card_of_a_kept_head(verb, 
 
 
 def test_a_new_head_takes_the_names_of_the_data(prior):
-    fit = pt.adapt(network(2), prior, examples(8, 1, ("b", "c")), progress=False)
+    fit = pt.adapt(network(2), examples(8, 1, ("b", "c")), prior, progress=False)
     assert fit.classes == ("b", "c")
 
 

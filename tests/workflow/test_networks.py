@@ -101,7 +101,7 @@ def test_unknown_inputs_are_told_by_the_posterior() -> None:
     near, far = fit.predict(clouds(60, seed=1)[0]).unknown, fit.predict(50 * torch.randn(60, 4)).unknown
     assert near is not None
     assert far is not None
-    assert pt.ood_auroc(near, far) > 0.9
+    assert pt.metrics.ood_auroc(near, far) > 0.9
 
 
 def test_they_are_better_than_one_network_trained_for_as_long() -> None:
@@ -114,8 +114,8 @@ def test_they_are_better_than_one_network_trained_for_as_long() -> None:
         optimiser.zero_grad()
         nn.functional.cross_entropy(alone(x), y).backward()
         optimiser.step()
-    plain = pt.score(alone(test[0]).softmax(-1).detach(), test[1]).nll
-    assert pt.score(fit.predict(test[0]).probs, test[1]).nll < plain - 0.02
+    plain = pt.metrics.score(alone(test[0]).softmax(-1).detach(), test[1]).nll
+    assert pt.metrics.score(fit.predict(test[0]).probs, test[1]).nll < plain - 0.02
 
 
 def test_a_saved_fit_predicts_the_same(tmp_path: Path) -> None:

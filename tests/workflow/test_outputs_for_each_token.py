@@ -25,7 +25,7 @@ def batches(count: int = 4) -> list[tuple[Tensor, Tensor]]:
 def test_adapt_says_that_it_takes_one_row_of_outputs_and_not_that_two_dozen_examples_are_too_many():
     prior = pt.prior(tagger(), batches()[0][0], progress=False)
     with pytest.raises(UnsupportedNetwork, match=r"output for each token: use `pt\.learn"):
-        pt.adapt(tagger(), prior, batches(), progress=False)
+        pt.adapt(tagger(), batches(), prior, progress=False)
 
 
 def test_learn_takes_a_list_of_batches_and_holds_whole_ones_out():

@@ -44,7 +44,7 @@ def test_validation_data_mends_it(by_heart):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mended = pt.posterior(by_heart, examples(100, 0), validation=examples(100, 2), progress=False)
-    assert pt.score(mended.predict(x).probs, y).nll < 0.72  # guessing is ln 2 = 0.69
+    assert pt.metrics.score(mended.predict(x).probs, y).nll < 0.72  # guessing is ln 2 = 0.69
 
 
 def test_without_it_a_warning_names_the_remedies_and_the_posterior_is_as_wide_as_the_training_data_bears(by_heart):
@@ -53,15 +53,15 @@ def test_without_it_a_warning_names_the_remedies_and_the_posterior_is_as_wide_as
         alone = pt.posterior(by_heart, data, progress=False)
     assert told[0].filename == __file__
     own, ours = (
-        pt.score(p, data[1]).nll for p in (by_heart(data[0]).detach().softmax(1), alone.predict(data[0]).probs)
+        pt.metrics.score(p, data[1]).nll for p in (by_heart(data[0]).detach().softmax(1), alone.predict(data[0]).probs)
     )
     assert ours <= own + from_trained.SPARED
     wider = replace(
         alone.predictor.calibration, tau=from_trained.TAUS[from_trained.TAUS.index(alone.predictor.calibration.tau) + 1]
     )
     beyond = pt.predict(by_heart, alone.posterior, data[0], calibration=wider).probs
-    assert pt.score(beyond, data[1]).nll > own + from_trained.SPARED
-    before, after = (pt.score(p, y).nll for p in (by_heart(x).detach().softmax(1), alone.predict(x).probs))
+    assert pt.metrics.score(beyond, data[1]).nll > own + from_trained.SPARED
+    before, after = (pt.metrics.score(p, y).nll for p in (by_heart(x).detach().softmax(1), alone.predict(x).probs))
     assert before > 2
     assert 0.8 < after < 0.7 * before  # better, and still no good: guessing is 0.69
 

@@ -29,7 +29,7 @@ class Counted(Dataset[tuple[Tensor, Tensor]]):
 @pytest.mark.parametrize(
     "verb",
     [
-        lambda data: pt.adapt(network(0), source(0), data, progress=False),
+        lambda data: pt.adapt(network(0), data, source(0), progress=False),
         lambda data: pt.learn(network(0), data, progress=False),
         lambda data: pt.posterior(trained(0), data, progress=False),
         lambda data: pt.posterior(trained(0), data, blocks=["2"], progress=False),

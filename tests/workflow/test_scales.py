@@ -18,7 +18,7 @@ from posterity.workflow.ways.around_prior import RATIOS, around_prior
 from posterity.workflow.ways.candidate import Options
 
 QUICK = {"epochs": 3}
-FEW_DRAWS = pt.Variational(draws=12, steps=4)
+FEW_DRAWS = pt.kernel.Variational(draws=12, steps=4)
 
 
 def points(seed: int, n: int = 24) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,7 +58,7 @@ def test_every_criterion_gives_a_fit_that_predicts(prior: pt.Gaussian, scales: s
 
 @pytest.mark.parametrize("seed", [2, 5])
 def test_evidence_may_leave_all_layers_but_a_new_head_as_they_are(prior: pt.Gaussian, seed: int) -> None:
-    fit = pt.adapt(network(), prior, points(seed, 3), head="new", scales="evidence", progress=False)
+    fit = pt.adapt(network(), points(seed, 3), prior, head="new", scales="evidence", progress=False)
     assert fit.choice is not None
     strength = fit.choice.best.posterior.strength
     assert strength is not None
@@ -72,7 +72,7 @@ def test_evidence_may_leave_all_layers_but_a_new_head_as_they_are(prior: pt.Gaus
 
 def test_bounds_choose_their_scales(prior: pt.Gaussian) -> None:
     fit = pt.learn(network(), points(1), prior, head="keep", scales="catoni", training=QUICK, progress=False)
-    found = pt.tune(fit.prior, fit.model, fit.curvature, "catoni").scales
+    found = pt.pacbayes.tune(fit.model, fit.curvature, fit.prior, "catoni").scales
     assert fit.scales.beta == pytest.approx(found.beta, rel=1e-6)
 
 
@@ -83,8 +83,8 @@ def test_an_unknown_criterion_is_named() -> None:
 
 def test_variational_posteriors_take_the_place_of_laplace(prior: pt.Gaussian) -> None:
     fits = [
-        pt.adapt(network(), prior, points(1), head="keep", inference=inference, progress=False)
-        for inference in (pt.Laplace(), FEW_DRAWS)
+        pt.adapt(network(), points(1), prior, head="keep", inference=inference, progress=False)
+        for inference in (pt.kernel.Laplace(), FEW_DRAWS)
     ]
     kinds = [type(fit.choice.best.posterior).__name__ for fit in fits if fit.choice is not None]
     assert kinds == ["FunctionPosterior", "VariationalPosterior"]
@@ -95,7 +95,7 @@ def test_variational_posteriors_take_the_place_of_laplace(prior: pt.Gaussian) ->
 def test_variational_inference_says_that_it_has_no_groups(prior: pt.Gaussian) -> None:
     data = points(1)
     with pytest.raises(ValueError, match="groups= are left out together"):
-        pt.adapt(network(), prior, data, head="keep", inference=FEW_DRAWS, groups=torch.arange(24) // 2, progress=False)
+        pt.adapt(network(), data, prior, head="keep", inference=FEW_DRAWS, groups=torch.arange(24) // 2, progress=False)
 
 
 def test_posteriors_that_say_the_same_count_once(prior: pt.Gaussian) -> None:

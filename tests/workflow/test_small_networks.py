@@ -189,7 +189,7 @@ def test_more_examples_than_an_exact_posterior_takes_are_learned_by_siblings_too
     far = fit.predict(20 * x)
     assert far.unknown is not None
     assert found.unknown is not None
-    assert pt.ood_auroc(found.unknown, far.unknown) > 0.95
+    assert pt.metrics.ood_auroc(found.unknown, far.unknown) > 0.95
     fit.save(tmp_path / "a.fit")
     again = pt.load(tmp_path / "a.fit", network()).predict(x)
     for name in ("mean", "variance", "unknown"):

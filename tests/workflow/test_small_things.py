@@ -46,7 +46,7 @@ def test_options_of_training_are_sent_to_their_place() -> None:
     with pytest.raises(WrongChoice, match=r"training=\{\"epochs\": 5\}"):
         pt.learn(network(0), points(0), epochs=5)
     with pytest.raises(WrongChoice, match="no option scale="):
-        pt.adapt(network(0), pt.isotropic(network(0)), points(0), scale=1)
+        pt.adapt(network(0), points(0), pt.isotropic(network(0)), scale=1)
 
 
 def test_only_the_layers_named_learn() -> None:
@@ -66,7 +66,7 @@ def test_a_network_that_knows_nothing_is_refused_and_one_new_layer_is_fitted() -
     torch.manual_seed(0)
     fit = pt.posterior(nn.Linear(4, 3), data, progress=False)
     assert isinstance(fit.predictor, LastLayer)
-    assert pt.score(fit.predict(data[0]).probs, data[1]).accuracy > 0.8
+    assert pt.metrics.score(fit.predict(data[0]).probs, data[1]).accuracy > 0.8
 
 
 def test_an_option_of_no_consequence_changes_nothing() -> None:

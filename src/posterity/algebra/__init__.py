@@ -1,13 +1,14 @@
 """Structured symmetric matrices over a layer's weights: operators are exact, approximations are functions."""
 
+from typing import Any
+
 from posterity.algebra.base import Frame, Matrix, finite, is_large, positive
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, eigenvectors, scaled_identity
 from posterity.algebra.floored import Floored, as_floored, eigenframe, frame_error, in_one_frame, in_turned_frame
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.leading import Leading, leading
-from posterity.algebra.nearest import factorwise_sum, mixing_weights, nearest, relative_error
-from posterity.algebra.power import PowerHistory, power_history, power_method
+from posterity.algebra.nearest import mixing_weights, nearest, relative_error
 from posterity.algebra.turned import Turned
 
 __all__ = [
@@ -21,13 +22,11 @@ __all__ = [
     "KroneckerSum",
     "Leading",
     "Matrix",
-    "PowerHistory",
     "ScaledIdentity",
     "Turned",
     "as_floored",
     "eigenframe",
     "eigenvectors",
-    "factorwise_sum",
     "finite",
     "frame_error",
     "in_one_frame",
@@ -37,8 +36,14 @@ __all__ = [
     "mixing_weights",
     "nearest",
     "positive",
-    "power_history",
-    "power_method",
     "relative_error",
     "scaled_identity",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    moved = (
+        "posterity_studies.shared.power_method" if name in ("power_method", "power_history", "factorwise_sum") else ""
+    )
+    where = f": it is a baseline of the studies now, {moved}.{name}; `nearest` is the closed form" if moved else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{where}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -167,12 +168,25 @@ class Matrix(ABC):
         The remedy for a matrix that is singular or not quite definite. Nothing here asks for it by itself.
         """
 
-    @abstractmethod
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Matrix:
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """The same on another device, or in another precision."""
+        own = fields(self)  # type: ignore[arg-type]
+        return replace(self, **{f.name: _moved(getattr(self, f.name), device, dtype) for f in own})  # type: ignore[type-var]
 
-    @abstractmethod
-    def __add__(self, other: Matrix) -> Matrix: ...
+    def __add__(self, other: Matrix) -> Matrix:
+        self._same_shape(other)
+        found = self._plus(other) or other._plus(self)
+        if found is None:
+            raise NotExact(
+                f"the sum of a {type(self).__name__} and a {type(other).__name__} is neither: `in_one_frame([a, b])` or "
+                "`in_turned_frame([a, b])` keeps it almost exactly, .combine(alpha, beta) adds multiples of the reference of a "
+                "joint eigenbasis, and DenseMatrix(a.dense(), a.shape) holds it where the block is small."
+            )
+        return found
+
+    def _plus(self, other: Matrix) -> Matrix | None:
+        """The sum with another structure, where this one can hold it exactly."""
+        return None
 
     @abstractmethod
     def __mul__(self, scalar: float | Tensor) -> Matrix: ...
@@ -265,6 +279,59 @@ class Matrix(ABC):
             )
 
 
+class Around(Matrix):
+    """A matrix made of another one, which decides its shape, batch, precision and device."""
+
+    @property
+    @abstractmethod
+    def inner(self) -> Matrix:
+        """The other one."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.inner.shape
+
+    @property
+    def batch(self) -> torch.Size:
+        return self.inner.batch
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.inner.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.inner.device
+
+
+class Summed(Matrix):
+    """A sum that is factorised as one matrix of another structure, exactly."""
+
+    @property
+    @abstractmethod
+    def total(self) -> Matrix:
+        """The sum, as one matrix."""
+
+    def frame(self) -> Frame:
+        return self.total.frame()
+
+    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        v = self._fits(v)
+        return self.total.solve(v).to(v.dtype)
+
+    def logdet(self) -> Float[Tensor, "*batch"]:
+        return self.total.logdet()
+
+    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
+        return self.total.sample(n, generator=generator).to(self.dtype)
+
+    def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
+        return self.total.trace_of(other)
+
+    def whiten(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
+        return self.total.whiten(self._fits(v))
+
+
 class Valued(Matrix):
     """A matrix given by one tensor of values shaped like the block, which decides its batch, precision and device."""
 
@@ -289,6 +356,15 @@ class Valued(Matrix):
     def _positive(self) -> Tensor:
         positive(self.values, type(self).__name__)
         return self.values.double()
+
+
+def _moved(value: Any, device: torch.device | str | None, dtype: torch.dtype | None) -> Any:
+    """A tensor, or what holds some; indices stay whole numbers."""
+    if isinstance(value, Tensor):
+        return value.to(device=device, dtype=dtype if value.is_floating_point() else None)
+    if isinstance(value, tuple):
+        return tuple(_moved(item, device, dtype) for item in value)
+    return value.to(device, dtype) if hasattr(value, "to") else value
 
 
 def per_matrix(scalar: float | Tensor) -> float | Tensor:

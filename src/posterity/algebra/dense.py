@@ -79,11 +79,7 @@ class DenseMatrix(Valued):
     def jittered(self, relative: float) -> DenseMatrix:
         return DenseMatrix(plus_identity(self.values, relative), self.over)
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> DenseMatrix:
-        return DenseMatrix(self.values.to(device=device, dtype=dtype), self.over)
-
-    def __add__(self, other: Matrix) -> DenseMatrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> DenseMatrix:
         return DenseMatrix(self.values + other.dense(), self.over)
 
     def __mul__(self, scalar: float | Tensor) -> DenseMatrix:

@@ -18,8 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.algebra.base import Frame, IdentityFrame, Matrix, Valued, finite, is_large, per_matrix, positive
-from posterity.algebra.dense import DenseMatrix
-from posterity.errors import NotExact, NotFinite, NotSquare, SizeMismatch
+from posterity.errors import NotFinite, NotSquare, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +89,8 @@ class ScaledIdentity(Matrix):
     def jittered(self, relative: float) -> ScaledIdentity:
         return ScaledIdentity(self.scale * (1 + relative), self.over)
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> ScaledIdentity:
-        return ScaledIdentity(self.scale.to(device=device, dtype=dtype), self.over)
-
-    def __add__(self, other: Matrix) -> Matrix:
-        self._same_shape(other)
-        return (
-            ScaledIdentity(self.scale + other.scale, self.over) if isinstance(other, ScaledIdentity) else other + self
-        )
+    def _plus(self, other: Matrix) -> Matrix | None:
+        return ScaledIdentity(self.scale + other.scale, self.over) if isinstance(other, ScaledIdentity) else None
 
     def __mul__(self, scalar: float | Tensor) -> ScaledIdentity:
         return ScaledIdentity(self.scale * scalar, self.over)
@@ -148,22 +141,13 @@ class DiagonalMatrix(Valued):
     def jittered(self, relative: float) -> DiagonalMatrix:
         return DiagonalMatrix(self.values + relative * self.values.mean((-2, -1), keepdim=True))
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> DiagonalMatrix:
-        return DiagonalMatrix(self.values.to(device=device, dtype=dtype))
-
-    def __add__(self, other: Matrix) -> Matrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> Matrix | None:
         match other:
             case DiagonalMatrix():
                 return DiagonalMatrix(self.values + other.values)
             case ScaledIdentity():
                 return DiagonalMatrix(self.values + other.scale[..., None, None])
-            case DenseMatrix():
-                return other + self
-        raise NotExact(
-            f"the sum of a DiagonalMatrix and a {type(other).__name__} is neither: use one structure for both, "
-            "or DenseMatrix(a.dense(), a.shape) where the block is small."
-        )
+        return None
 
     def __mul__(self, scalar: float | Tensor) -> DiagonalMatrix:
         return DiagonalMatrix(self.values * per_matrix(scalar))
@@ -273,23 +257,13 @@ class JointEigen(Valued):
     def jittered(self, relative: float) -> JointEigen:
         return replace(self, values=self.values + relative * self.values.mean((-2, -1), keepdim=True))
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> JointEigen:
-        values = self.values.to(device=device, dtype=dtype)
-        return JointEigen(self.left.to(device, dtype), self.right.to(device, dtype), values)
-
-    def __add__(self, other: Matrix) -> Matrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> Matrix | None:
         match other:
             case JointEigen() if self.shares_bases(other):
                 return replace(self, values=self.values + other.values)
             case ScaledIdentity() if self.left.is_orthogonal and self.right.is_orthogonal:
                 return replace(self, values=self.values + other.scale[..., None, None])
-            case DenseMatrix():
-                return other + self
-        raise NotExact(
-            f"the sum of a JointEigen and a {type(other).__name__} has no common basis here: add multiples of the "
-            "reference with .combine(alpha, beta), or add the Kronecker products before diagonalising."
-        )
+        return None
 
     def __mul__(self, scalar: float | Tensor) -> JointEigen:
         return replace(self, values=self.values * per_matrix(scalar))

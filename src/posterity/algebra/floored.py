@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import Frame, Matrix, is_large
+from posterity.algebra.base import Around, Matrix, Summed, is_large
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import (
     Basis,
@@ -40,7 +40,7 @@ NATS, WRITTEN, SIGNS = 0.5, 6, 16
 
 
 @dataclass(frozen=True, eq=False)
-class Floored(Matrix):
+class Floored(Around, Summed):
     """share · curvature + floor · identity, exactly, with both terms kept apart.
 
     `curvature` is an eigenframe with values (a `JointEigen` with orthogonal bases, or `Turned`), a diagonal, a dense matrix or a
@@ -92,20 +92,8 @@ class Floored(Matrix):
         return Floored(self.curvature, self.share if share is None else share, self.floor if floor is None else floor)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return self.curvature.shape
-
-    @property
-    def batch(self) -> torch.Size:
-        return self.curvature.batch
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.curvature.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.curvature.device
+    def inner(self) -> Matrix:
+        return self.curvature
 
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         if isinstance(self.curvature, Kronecker):
@@ -114,30 +102,18 @@ class Floored(Matrix):
             return (self.curvature.matmul(v) * self.share).add_(v, alpha=self.floor)
         return self.total.matmul(v)
 
-    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        return self.total.solve(v)
-
     def tensors(self) -> tuple[str, dict[str, Tensor]]:
         kind, tensors = self.curvature.tensors()
         numbers = {role: torch.tensor(getattr(self, role), dtype=torch.float64) for role in ("share", "floor")}
         return FLOORED + kind, tensors | numbers
-
-    def logdet(self) -> Float[Tensor, "*batch"]:
-        return self.total.logdet()
 
     def trace(self) -> Float[Tensor, "*batch"]:
         if isinstance(self.curvature, Kronecker):
             return self.share * self.curvature.trace() + self.floor * self.size
         return self.total.trace()
 
-    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
-        return self.total.sample(n, generator=generator)
-
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return self.total.dense()
-
-    def _factorise(self) -> Frame:
-        return self.total.frame()
 
     def diagonal_in(
         self, left: Float[Tensor, "*b out out"], right: Float[Tensor, "*b inp inp"]
@@ -147,20 +123,10 @@ class Floored(Matrix):
             return self.share * self.curvature.diagonal_in(left, right) + floor
         return self.total.diagonal_in(left, right)
 
-    def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
-        return self.total.trace_of(other)
-
-    def whiten(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        return self.total.whiten(v)
-
     def jittered(self, relative: float) -> Matrix:
         return self.total.jittered(relative)
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Floored:
-        return Floored(self.curvature.to(device, dtype), self.share, self.floor)
-
-    def __add__(self, other: Matrix) -> Matrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> Matrix:
         if isinstance(other, ScaledIdentity) and not other.batch:
             return Floored(self.curvature, self.share, self.floor + float(other.scale))
         return self.total + (other.total if isinstance(other, Floored) else other)

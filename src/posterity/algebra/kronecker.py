@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posterity.algebra.base import Frame, Matrix, is_large, per_matrix
+from posterity.algebra.base import Frame, Matrix, Summed, is_large, per_matrix
 from posterity.algebra.dense import DenseMatrix, cholesky, plus_identity, symmetric
 from posterity.algebra.diagonal import Basis, JointEigen, ScaledIdentity, eigenvectors
-from posterity.errors import EmptySum, NotExact, NotPositiveDefinite, SizeMismatch, TooLarge
+from posterity.errors import EmptySum, NotPositiveDefinite, SizeMismatch, TooLarge
 
 DENSE_LIMIT = 4096
 """The largest side for which a sum without a cheaper exact form is factorised densely (128 MB in float64)."""
@@ -150,21 +150,8 @@ class Kronecker(Matrix):
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Kronecker:
         return Kronecker.unchecked(*(x.to(device=device, dtype=dtype) for x in (self.left, self.right)))
 
-    def __add__(self, other: Matrix) -> KroneckerSum | DenseMatrix:
-        self._same_shape(other)
-        match other:
-            case Kronecker():
-                return KroneckerSum((self, other))
-            case KroneckerSum():
-                return KroneckerSum((self, *other.terms))
-            case ScaledIdentity():
-                return KroneckerSum((Kronecker.unchecked(*other.factors()), self))
-            case DenseMatrix():
-                return other + self
-        raise NotExact(
-            f"the sum of a Kronecker and a {type(other).__name__} is neither: write the second as a Kronecker product "
-            "(γ·identity is Kronecker(γ·I, I)), or use DenseMatrix where the block is small."
-        )
+    def _plus(self, other: Matrix) -> KroneckerSum | None:
+        return KroneckerSum((self,))._plus(other)
 
     def __mul__(self, scalar: float | Tensor) -> Kronecker:
         # The scale goes to the smaller factor: fewer entries to touch, the same product.
@@ -177,7 +164,7 @@ class Kronecker(Matrix):
 
 
 @dataclass(frozen=True, eq=False)
-class KroneckerSum(Matrix):
+class KroneckerSum(Summed):
     """A sum of Kronecker products, as `a + b` makes it.
 
     Products and traces cost what the terms cost. Solve, log det and draws are exact too: one term by its own
@@ -211,7 +198,7 @@ class KroneckerSum(Matrix):
         return self.terms[0].device
 
     @cached_property
-    def _exact(self) -> Kronecker | JointEigen | DenseMatrix:
+    def total(self) -> Kronecker | JointEigen | DenseMatrix:
         if len(self.terms) == 1:
             return self.terms[0]
         if len(self.terms) == 2:
@@ -230,35 +217,16 @@ class KroneckerSum(Matrix):
         v = self._fits(v)
         return reduce(add, (term.matmul(v) for term in self.terms))
 
-    def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        v = self._fits(v)
-        return self._exact.solve(v).to(v.dtype)
-
     def tensors(self) -> tuple[str, dict[str, Tensor]]:
         """By its terms: the sum stays exact."""
         sides = {f"left.{k}": term.left for k, term in enumerate(self.terms)}
         return "kronecker sum", sides | {f"right.{k}": term.right for k, term in enumerate(self.terms)}
 
-    def logdet(self) -> Float[Tensor, "*batch"]:
-        return self._exact.logdet()
-
     def trace(self) -> Float[Tensor, "*batch"]:
         return reduce(add, (term.trace() for term in self.terms))
 
-    def sample(self, n: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "n *batch out inp"]:
-        return self._exact.sample(n, generator=generator).to(self.dtype)
-
     def dense(self) -> Float[Tensor, "*batch size size"]:
         return reduce(add, (term.dense() for term in self.terms))
-
-    def frame(self) -> Frame:
-        return self._exact.frame()
-
-    def trace_of(self, other: Matrix) -> Float[Tensor, "*batch"]:
-        return self._exact.trace_of(other)
-
-    def whiten(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        return self._exact.whiten(self._fits(v))
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         return reduce(add, (term.diagonal_in(left, right) for term in self.terms))
@@ -266,11 +234,7 @@ class KroneckerSum(Matrix):
     def jittered(self, relative: float) -> KroneckerSum:
         return KroneckerSum([term.jittered(relative) for term in self.terms])
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> KroneckerSum:
-        return KroneckerSum([term.to(device, dtype) for term in self.terms])
-
-    def __add__(self, other: Matrix) -> KroneckerSum | DenseMatrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> KroneckerSum | None:
         match other:
             case Kronecker():
                 return KroneckerSum((*self.terms, other))
@@ -278,17 +242,12 @@ class KroneckerSum(Matrix):
                 return KroneckerSum((*self.terms, *other.terms))
             case ScaledIdentity():
                 return KroneckerSum((Kronecker.unchecked(*other.factors()), *self.terms))
-            case DenseMatrix():
-                return other + self
-        raise NotExact(
-            f"the sum of a KroneckerSum and a {type(other).__name__} is neither: write the second as a Kronecker "
-            "product, or use DenseMatrix where the block is small."
-        )
+        return None
 
     def __mul__(self, scalar: float | Tensor) -> KroneckerSum:
         product = KroneckerSum([term * scalar for term in self.terms])
-        if "_exact" in self.__dict__ and isinstance(scalar, float | int) and scalar > 0:
-            product.__dict__["_exact"] = self._exact * scalar
+        if "total" in self.__dict__ and isinstance(scalar, float | int) and scalar > 0:
+            product.__dict__["total"] = self.total * scalar
         return product
 
 

@@ -1,4 +1,4 @@
-"""From a sum of Kronecker products to the nearest single one: the closed form, and the old baseline."""
+"""From a sum of Kronecker products to the nearest single one, in closed form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def nearest(total: KroneckerSum | JointEigen) -> Kronecker:
     The paper's rank-one problem (eq. for L̂, R̂; Lemmas 1 and 2) lives in the span of the K terms: with Gram
     matrices G_L and G_R of the factors, the squared singular values are the eigenvalues of G_L G_R, and the leading
     eigenvector says how to mix the factors. One pass, O(K²(out² + inp²)), deterministic, differentiable, and
-    without memory beyond the result. `power_method` is the published iteration to the same answer.
+    without memory beyond the result. (The published power iteration ends at the same pair.)
 
     The mixing weights of positive semidefinite terms are non-negative (Perron–Frobenius), so the result is
     positive semidefinite by construction. Both factors get the same Frobenius norm. A single term is itself.
@@ -66,15 +66,6 @@ def _unit_in(metric: Tensor, x: Tensor) -> Tensor:
 def _congruent(basis: Tensor, weights: Tensor) -> Tensor:
     full = (basis * weights.mT) @ basis.mT
     return (full + full.mT) / 2
-
-
-def factorwise_sum(total: KroneckerSum) -> Kronecker:
-    """(Σ L_k) ⊗ (Σ R_k): the rule of Ritter et al. (2018), kept as the baseline the paper compares with.
-
-    Not an approximation one should use: the cross terms L_i ⊗ R_j are all counted in.
-    """
-    ones = torch.ones(len(total.terms), dtype=torch.float64, device=total.device)
-    return Kronecker(_mix([t.left for t in total.terms], ones), _mix([t.right for t in total.terms], ones))
 
 
 def relative_error(total: KroneckerSum | JointEigen, pair: Kronecker) -> Float[Tensor, "*batch"]:

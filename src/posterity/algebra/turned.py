@@ -14,14 +14,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import PIECE, Frame, Matrix, positive, standard_normal
+from posterity.algebra.base import PIECE, Around, Frame, Matrix, positive, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import JointEigen, ScaledIdentity
 from posterity.errors import NotExact, NotSquare, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
-class Turned(Matrix):
+class Turned(Around):
     """(A⊗B) T diag(values) Tᵀ (A⊗B)ᵀ, T an orthogonal matrix that differs from the identity among some directions only.
 
     Products, solutions and draws cost those of the frame and two products with T's `vectors`.
@@ -56,20 +56,8 @@ class Turned(Matrix):
         return self.frame_of.values
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return self.frame_of.shape
-
-    @property
-    def batch(self) -> torch.Size:
-        return self.frame_of.batch
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.frame_of.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.frame_of.device
+    def inner(self) -> JointEigen:
+        return self.frame_of
 
     def into(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*v out inp"]:
         """Coordinates along the turned directions."""
@@ -159,23 +147,13 @@ class Turned(Matrix):
     def jittered(self, relative: float) -> Turned:
         return replace(self, frame_of=self.frame_of.jittered(relative))
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Turned:
-        vectors = self.vectors.to(device=device, dtype=dtype)
-        return Turned(self.frame_of.to(device, dtype), self.index.to(device=device), vectors)
-
-    def __add__(self, other: Matrix) -> Matrix:
-        self._same_shape(other)
+    def _plus(self, other: Matrix) -> Matrix | None:
         match other:
             case Turned() if self.shares_directions(other):
                 return self._with(self.values + other.values)
             case ScaledIdentity() if not other.batch:
                 return self._with(self.values + other.scale)
-            case DenseMatrix():
-                return other + self
-        raise NotExact(
-            f"the sum of a Turned and a {type(other).__name__} has no common frame: `in_turned_frame([a, b])`, or "
-            'pt.update(..., join="turned"), keeps it almost exactly.'
-        )
+        return None
 
     def __mul__(self, scalar: float | Tensor) -> Matrix:
         if isinstance(scalar, Tensor) and scalar.ndim:

@@ -6,10 +6,8 @@ gradients of activations and no more. What a block needs is handed over as soon 
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,6 +140,35 @@ class Moment(ABC):
 
         A large sum is handed out itself, not copied: nothing can be added afterwards.
         """
+
+
+class MomentOfRows(Moment):
+    """A moment of the rows, or pictures, that `pieces` makes of what a layer sees, a bounded piece at a time."""
+
+    def __init__(self, pieces: Callable[[Tensor], Iterable[Tensor]]) -> None:
+        super().__init__()
+        self.pieces = pieces
+
+    def add(self, a: Tensor) -> None:
+        for piece in self.pieces(a):
+            self._add(piece)
+
+    @abstractmethod
+    def _add(self, piece: Tensor) -> None: ...
+
+
+class DiagonalLayer(Layer):
+    """A layer that no Kronecker pair describes: every estimator keeps its block diagonal (the dense oracle aside)."""
+
+    @property
+    def separable(self) -> bool:
+        return False
+
+    def input_moment(self, shape: torch.Size) -> Moment:
+        raise AssertionError(f"a {type(self).__name__} has no Kronecker factors")
+
+    def output_moment(self) -> Moment:
+        raise AssertionError(f"a {type(self).__name__} has no Kronecker factors")
 
 
 def plain_fields(owner: object) -> dict[str, Any]:
@@ -313,23 +340,3 @@ def summed_squares(a: Float[Tensor, "n t inp"], s: Float[Tensor, "n t out"]) -> 
     twice = torch.where(first == second, 1.0, 2.0).to(s.dtype)
     gradient_pairs = s[:, first] * s[:, second] * twice[:, None]
     return gradient_pairs.flatten(0, 1).T @ (a[:, first] * a[:, second]).flatten(0, 1)
-
-
-_ATTENTION = threading.Lock()
-_without: list[bool] = []
-"""What the switch below was before, once for every caller that has turned it off."""
-
-
-@contextmanager
-def plain_attention() -> Iterator[None]:
-    """Transformer layers call their modules, which the fused path would not; torch has one switch for all threads."""
-    with _ATTENTION:
-        _without.append(torch.backends.mha.get_fastpath_enabled() if not _without else _without[0])
-        torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        with _ATTENTION:
-            before = _without.pop()
-            if not _without:
-                torch.backends.mha.set_fastpath_enabled(before)

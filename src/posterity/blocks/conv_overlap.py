@@ -8,13 +8,14 @@ patch moment from them once, at the end.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.blocks.base import Moment
+from posterity.blocks.base import MomentOfRows
 from posterity.blocks.linear import symmetrised
 
 BAND_LIMIT = 1 << 24
@@ -67,20 +68,20 @@ class Window:
         return torch.where(padding, total, index)
 
 
-class BandMoment(Moment):
+class BandMoment(MomentOfRows):
     """Sums of products of pixel rows up to a kernel apart.
 
     O(rows · k · row²) a batch element against O(positions · (channels · k²)²) with patches: for LeNet-5's second
     convolution 0.5 against 2.3 million multiplications an image, and no copy of the input k² times its size.
     """
 
-    def __init__(self, window: Window) -> None:
-        super().__init__()
+    def __init__(self, window: Window, pieces: Callable[[Tensor], Iterable[Tensor]]) -> None:
+        super().__init__(pieces)
         self.window = window
         self.recent: Tensor | None = None
         self.waiting = 0
 
-    def add(self, a: Float[Tensor, "n channels rows ..."]) -> None:
+    def _add(self, a: Float[Tensor, "n channels rows ..."]) -> None:
         w = self.window
         height, k, row = w.size[0], w.kernel[0], w.row
         # [row, entries of the row, examples]: neighbouring rows are then neighbours in memory.

@@ -8,11 +8,13 @@ data, and the moment is put together from them once, at the end: a quarter of th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.blocks.base import CHUNK, Moment
+from posterity.blocks.base import CHUNK, MomentOfRows
 from posterity.blocks.linear import add_product, sum_dtype, symmetrised
 
 REACH = 2
@@ -24,16 +26,16 @@ HALF = tuple((r, c) for r in range(REACH + 1) for c in range(-REACH, REACH + 1) 
 """Displacements up to transposition."""
 
 
-class ShiftMoment(Moment):
+class ShiftMoment(MomentOfRows):
     """For kernels of 3×3 with a border of one zero, stride 1 and no dilation. O(13 · pixels · channels²)."""
 
-    def __init__(self, channels: int, bias: bool) -> None:
-        super().__init__()
+    def __init__(self, channels: int, bias: bool, pieces: Callable[[Tensor], Iterable[Tensor]]) -> None:
+        super().__init__(pieces)
         self.channels, self.bias = channels, bias
         self.sums: list[Tensor] = []
         """By displacement: over the whole picture, its first and last row, its first and last column, its corners."""
 
-    def add(self, a: Float[Tensor, "n channels height width"]) -> None:
+    def _add(self, a: Float[Tensor, "n channels height width"]) -> None:
         if not self.sums:
             self._start(a)
         self.rows += len(a) * a[0, 0].numel()

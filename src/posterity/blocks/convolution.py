@@ -134,10 +134,23 @@ class ConvolutionLayer(Layer):
     def input_moment(self, shape: torch.Size) -> Moment:
         window = self.window(tuple(shape[-len(self.kernel) :]))
         if self.mode == "constant" and window.rows_pay:
-            return _Bands(self, window)
-        if self.slides:
-            return _Shifts(self)
-        return _Patches(self)
+            return self.by_bands(window)
+        return self.by_shifts() if self.slides else self.by_patches()
+
+    def by_bands(self, window: Window) -> Moment:
+        """Σ p pᵀ gathered from products of pixel rows."""
+        return BandMoment(window, self._pictures)
+
+    def by_shifts(self) -> Moment:
+        """Σ p pᵀ from correlations between pixels."""
+        return ShiftMoment(self.channels, self.bias, self._pictures)
+
+    def by_patches(self) -> Moment:
+        """Σ p pᵀ with patches written out."""
+        return RowMoment(self.bias, self.patches)
+
+    def _pictures(self, a: Tensor) -> tuple[Tensor]:
+        return (self.by_group(self.flat_batch(a)),)
 
     @property
     def slides(self) -> bool:
@@ -186,49 +199,12 @@ class ConvolutionLayer(Layer):
         return stacked.transpose(2, 3).flatten(2)
 
 
-class _Bands(BandMoment):
-    """Σ p pᵀ gathered from products of pixel rows."""
-
-    def __init__(self, layer: ConvolutionLayer, window: Window) -> None:
-        super().__init__(window)
-        self.layer = layer
-
-    def add(self, a: Tensor) -> None:
-        super().add(self.layer.by_group(self.layer.flat_batch(a)))
-
-
-class _Shifts(ShiftMoment):
-    """Σ p pᵀ from correlations between pixels."""
-
-    def __init__(self, layer: ConvolutionLayer) -> None:
-        super().__init__(layer.channels, layer.bias)
-        self.layer = layer
-
-    def add(self, a: Tensor) -> None:
-        super().add(self.layer.by_group(self.layer.flat_batch(a)))
-
-
-class _Patches(RowMoment):
-    """Σ p pᵀ with patches written out."""
-
-    def __init__(self, layer: ConvolutionLayer) -> None:
-        super().__init__(layer.bias)
-        self.layer = layer
-
-    def add(self, a: Tensor) -> None:
-        for rows in self.layer.patches(a):
-            super().add(rows)
-
-
 class _Pixels(RowMoment):
     """Σ s sᵀ over output pixels; nothing between groups."""
 
     def __init__(self, layer: ConvolutionLayer) -> None:
-        super().__init__(bias=False)
+        super().__init__(bias=False, pieces=lambda s: (layer.flat_batch(s).transpose(0, 1).reshape(layer.out, -1).T,))
         self.layer = layer
-
-    def add(self, s: Tensor) -> None:
-        super().add(self.layer.flat_batch(s).transpose(0, 1).reshape(self.layer.out, -1).T)
 
     def matrix(self) -> Float[Tensor, "out out"]:
         total, groups = super().matrix(), self.layer.groups

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks.base import Layer, Moment, batch_lost
+from posterity.blocks.base import DiagonalLayer, batch_lost
 
 Norm = (
     nn.LayerNorm | nn.GroupNorm | nn.RMSNorm | nn.modules.batchnorm._BatchNorm | nn.modules.instancenorm._InstanceNorm
@@ -18,20 +18,13 @@ Norm = (
 
 
 @dataclass(frozen=True)
-class ElementwiseLayer(Layer):
-    """W = [weight | bias], features × 2 (× 1 without a bias): feature i sees (x̂_i, 1), and no other.
-
-    No Kronecker pair describes that, so every estimator keeps such a block diagonal (the dense oracle aside).
-    """
+class ElementwiseLayer(DiagonalLayer):
+    """W = [weight | bias], features × 2 (× 1 without a bias): feature i sees (x̂_i, 1), and no other."""
 
     shape: tuple[int, ...]
     channels_first: bool
     """Whether features are channels with pixels behind them (batch and group norm), or come last (layer norm)."""
     normalised: Callable[[Tensor], Tensor] = field(repr=False, compare=False)
-
-    @property
-    def separable(self) -> bool:
-        return False
 
     @classmethod
     def of(cls, module: Norm, bias: bool) -> ElementwiseLayer:
@@ -80,12 +73,6 @@ class ElementwiseLayer(Layer):
         a, s = self._features_last(self._normalised(a)), self._features_last(s)
         rows = torch.stack((a, torch.ones_like(a)), -1) if self.bias else a[..., None]
         return rows.flatten(1, 2), torch.diag_embed(s).flatten(1, 2)
-
-    def input_moment(self, shape: torch.Size) -> Moment:
-        raise AssertionError("elementwise layers have no Kronecker factors")
-
-    def output_moment(self) -> Moment:
-        raise AssertionError("elementwise layers have no Kronecker factors")
 
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         a, s = self._features_last(self._normalised(a)), self._features_last(s)

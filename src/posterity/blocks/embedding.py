@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posterity.blocks.base import Layer, Moment, batch_lost
-from posterity.blocks.linear import Features
+from posterity.blocks.linear import RowMoment
 from posterity.errors import BatchLost
 
 VOCABULARY_LIMIT = 8192
@@ -92,7 +92,7 @@ class EmbeddingLayer(Layer):
         return _Counts(self)
 
     def output_moment(self) -> Moment:
-        return Features(bias=False)
+        return RowMoment(bias=False)
 
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         a, s = a.reshape(len(a), -1), s.reshape(len(s), -1, self.out)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks.base import CHUNK, Layer, Moment, with_ones
+from posterity.blocks.base import CHUNK, Layer, Moment, MomentOfRows, with_ones
 
 LARGE = 1024
 """Columns from which a second moment is summed in the network's precision: in float64 a ResNet-50's would take 1.3 GB.
@@ -43,10 +43,10 @@ class LinearLayer(Layer):
         return with_ones(a) if self.bias else a, s
 
     def input_moment(self, shape: torch.Size) -> Moment:
-        return Features(self.bias)
+        return RowMoment(self.bias)
 
     def output_moment(self) -> Moment:
-        return Features(bias=False)
+        return RowMoment(bias=False)
 
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         a, s = self.rows(a, s)
@@ -56,20 +56,20 @@ class LinearLayer(Layer):
         return torch.cat(list(gradients), -1)
 
 
-class RowMoment(Moment):
-    """By one product of the input rows. O(rows · inp²).
+class RowMoment(MomentOfRows):
+    """By one product of the input rows: by default whatever the last dimension holds. O(rows · inp²).
 
     Rows wait until there are half as many as columns: a product of few rows is all memory traffic.
     """
 
-    def __init__(self, bias: bool) -> None:
-        super().__init__()
+    def __init__(self, bias: bool, pieces: Callable[[Tensor], Iterable[Tensor]] | None = None) -> None:
+        super().__init__(pieces or (lambda a: (a.reshape(-1, a.shape[-1]),)))
         self.bias = bias
         self.total: Tensor | None = None
         self.waiting: list[Tensor] = []
         self.waiting_rows = 0
 
-    def add(self, a: Float[Tensor, "rows features"]) -> None:
+    def _add(self, a: Float[Tensor, "rows features"]) -> None:
         self.rows += len(a)
         enough = min(a.shape[1] // 2, CHUNK // a.shape[1])
         if not self.waiting and len(a) >= enough:
@@ -103,13 +103,6 @@ class RowMoment(Moment):
         if self.bias:
             self.total[:-1, -1] = self.total[-1, :-1]
         return self.total if len(self.total) >= LARGE else self.total.clone()
-
-
-class Features(RowMoment):
-    """Rows are whatever the last dimension holds."""
-
-    def add(self, a: Tensor) -> None:
-        super().add(a.reshape(-1, a.shape[-1]))
 
 
 def joined(weight: Float[Tensor, "out ..."], bias: Float[Tensor, "out"] | None) -> Float[Tensor, "out inp"]:

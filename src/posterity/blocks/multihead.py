@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -119,3 +122,23 @@ def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros_like(mask, dtype=dtype).masked_fill(mask, float("-inf"))
+
+
+_ATTENTION = threading.Lock()
+_without: list[bool] = []
+"""What the switch below was before, once for every caller that has turned it off."""
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Transformer layers call their modules, which the fused path would not; torch has one switch for all threads."""
+    with _ATTENTION:
+        _without.append(torch.backends.mha.get_fastpath_enabled() if not _without else _without[0])
+        torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        with _ATTENTION:
+            before = _without.pop()
+            if not _without:
+                torch.backends.mha.set_fastpath_enabled(before)

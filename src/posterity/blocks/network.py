@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, get_args
 
 import torch
 from jaxtyping import Float
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
-from posterity.blocks.base import Block, Layer, Recorder, plain_attention
+from posterity.blocks.base import Block, Layer, Recorder
 from posterity.blocks.convolution import ConvolutionLayer
-from posterity.blocks.elementwise import ElementwiseLayer
+from posterity.blocks.elementwise import ElementwiseLayer, Norm
 from posterity.blocks.embedding import EmbeddingLayer
 from posterity.blocks.linear import LinearLayer, TransposedLinearLayer
-from posterity.blocks.multihead import Parts, attention
+from posterity.blocks.multihead import Parts, attention, plain_attention
 from posterity.blocks.tied import head_of, why_apart
 from posterity.errors import BlockMismatch, NoBlocks, UnsupportedLayer
 
@@ -33,9 +33,7 @@ KINDS: tuple[tuple[tuple[type[nn.Module], ...], Callable[[Any, bool], Layer]], .
     ((nn.Linear,), LinearLayer.of),
     ((nn.Conv1d, nn.Conv2d, nn.Conv3d), ConvolutionLayer.of),
     ((nn.Embedding,), EmbeddingLayer.of),
-    ((nn.LayerNorm, nn.GroupNorm, nn.RMSNorm), ElementwiseLayer.of),
-    ((nn.modules.batchnorm._BatchNorm, nn.SyncBatchNorm), ElementwiseLayer.of),
-    ((nn.modules.instancenorm._InstanceNorm,), ElementwiseLayer.of),
+    ((*get_args(Norm), nn.SyncBatchNorm), ElementwiseLayer.of),
 )
 
 REGISTERED: dict[str, Callable[[Any, bool], Layer]] = {
@@ -240,7 +238,9 @@ class _Candidate:
 
     def block(self) -> Block:
         names = {role: self.names[role] for role in self.trainable}
-        return Block(self.name, _layer(self.part, "bias" in self.trainable), names, (self.part,))
+        builder = _builder(self.part)
+        assert builder is not None
+        return Block(self.name, builder(self.part, "bias" in self.trainable), names, (self.part,))
 
 
 def _candidates(model: nn.Module, select: Selection) -> Iterator[_Candidate]:
@@ -286,8 +286,7 @@ def _attention_parts(
 def _attentions(model: nn.Module, blocks: Mapping[str, Block]) -> dict[nn.MultiheadAttention, Parts]:
     """For each attention module with a block in it, its in- and out-projection blocks."""
     owner = {module: (block.name, block.layer) for block in blocks.values() for module in block.modules}
-    modules = (m for m in model.modules() if _is_attention(m))
-    parts = {m: (owner.get(m), owner.get(m.out_proj)) for m in modules}
+    parts = {m: (owner.get(m), owner.get(m.out_proj)) for m in model.modules() if _is_attention(m)}
     return {m: pair for m, pair in parts.items() if any(pair)}
 
 
@@ -349,9 +348,3 @@ def _builder(module: nn.Module) -> Callable[[Any, bool], Layer] | None:
 def _forward(kind: type[nn.Module]) -> type:
     """The class that a class takes its forward from."""
     return next(c for c in kind.__mro__ if "forward" in vars(c))
-
-
-def _layer(module: nn.Module, bias: bool) -> Layer:
-    builder = _builder(module)
-    assert builder is not None
-    return builder(module, bias)

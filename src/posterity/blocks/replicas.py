@@ -16,7 +16,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from posterity.blocks.base import Block, plain_attention
+from posterity.blocks.base import Block
+from posterity.blocks.multihead import plain_attention
 from posterity.blocks.network import find_blocks, named
 from posterity.errors import UnsupportedNetwork
 

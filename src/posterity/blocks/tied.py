@@ -9,17 +9,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posterity.blocks.base import Block, Layer, Moment, batch_first, with_ones
+from posterity.blocks.base import Block, DiagonalLayer, batch_first, with_ones
 from posterity.blocks.embedding import EmbeddingLayer
 from posterity.blocks.linear import LinearLayer
 
 
 @dataclass(frozen=True)
-class TiedLayer(Layer):
+class TiedLayer(DiagonalLayer):
     """W = [weightᵀ; bias], the head's bias a last row: embedding dimension (+ 1) × vocabulary.
 
     A call with indices is the embedding's and one with real numbers the head's. In the head inputs and gradients change
-    places, so no Kronecker pair describes both: every estimator keeps such a block diagonal (the dense oracle aside).
+    places.
     """
 
     words: EmbeddingLayer
@@ -27,10 +27,6 @@ class TiedLayer(Layer):
     @classmethod
     def of(cls, words: EmbeddingLayer, bias: bool) -> TiedLayer:
         return cls(words.out + bias, words.inp, bias, words)
-
-    @property
-    def separable(self) -> bool:
-        return False
 
     def read(self, parameters: Mapping[str, Tensor]) -> Float[Tensor, "out inp"]:
         weight = parameters["weight"].mT
@@ -58,12 +54,6 @@ class TiedLayer(Layer):
         if not self.bias:
             return one_hot, gradient
         return one_hot, torch.cat((gradient, gradient.new_zeros(*gradient.shape[:-1], 1)), -1)
-
-    def input_moment(self, shape: torch.Size) -> Moment:
-        raise AssertionError("a tied embedding has no Kronecker factors")
-
-    def output_moment(self) -> Moment:
-        raise AssertionError("a tied embedding has no Kronecker factors")
 
     def gradients(self, a: Tensor, s: Tensor) -> Float[Tensor, "n out inp"]:
         if a.is_floating_point():

@@ -223,7 +223,7 @@ def check_prior(given: object) -> None:
         raise WrongChoice("prior is a network: pt.prior(network, inputs) makes a prior of it.")
     raise WrongChoice(
         f"prior is a {type(given).__name__}: give a Gaussian, such as pt.load(file) or fit.posterior. Data is one argument, "
-        "the pair (inputs, targets), as in pt.learn(model, (x, y)) and pt.adapt(model, prior, (x, y))."
+        "the pair (inputs, targets), as in pt.learn(model, (x, y)) and pt.adapt(model, (x, y), prior)."
     )
 
 

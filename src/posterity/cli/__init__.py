@@ -14,7 +14,6 @@ from posterity.cli import data, extensions, prior
 from posterity.cli.certify import audit, certify
 from posterity.cli.learning import adapt, learn
 from posterity.cli.using import evaluate, predict
-from posterity.cli.zoo import listed
 from posterity.errors import NoCertificate, PosterityError
 
 REFUSED, NO_CERTIFICATE, BUG, STOPPED = 1, 3, 4, 130
@@ -79,7 +78,6 @@ app.command()(predict)
 app.command()(evaluate)
 app.command()(certify)
 app.command()(audit)
-prior.app.command("zoo")(listed)
 app.add_typer(prior.app, name="prior")
 app.add_typer(data.app, name="data")
 

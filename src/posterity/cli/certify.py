@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -69,27 +69,45 @@ def certify(
 ) -> None:
     """Certify the risk of networks drawn from a posterior, by examples that its prior has not seen."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
-    shared = {"passes": passes, "grid": grid, "vouched": vouched, "generator": generator, "progress": not quiet}
+    shared: dict[str, Any] = {
+        "passes": passes,
+        "grid": grid,
+        "vouched": vouched,
+        "generator": generator,
+        "progress": not quiet,
+    }
     opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part)
     if isinstance(opened.content, pt.Gaussian):
         model, pair = _by_hand(opened, network, data, options)
         after = opened.content if posterior is None else pt.load(posterior)
-        certificate = pt.certify(model, after, opened.content, pair, confidence, **shared)  # type: ignore[arg-type]
+        certificate = pt.certify(model, after, opened.content, pair, confidence, **shared)
     else:
         m = opened.said
         if not m.classes:
             raise BadData("certificates are on the error of classifiers, and this fit is a regression.")
-        if data is None:
-            pair = _kept(opened)
-        else:
-            examples = read(data, options, m.recipe, m.classes)
-            check_new_rows(opened.given, examples)
-            pair = examples.pair
+        pair = _examples(opened, data, options)
         note(f"certifying by {len(pair[0]):,} examples", quiet)
         if folds is None:
             certificate = opened.fit(network).certify(pair, confidence, **shared)
+        elif opened.given is None:
+            raise BadData(
+                f"{fit} was learned without a prior, and --folds certifies what a prior and a few examples give."
+            )
         else:
-            certificate = _by_folds(opened, network, pair, folds, confidence, grid, vouched, generator, not quiet)
+            # The same verb again, several times, each time without a part of the examples.
+            del shared["passes"]
+            model = opened.network(network)
+            certificate = pt.certify_folds(
+                model,
+                opened.given,
+                pair,
+                confidence,
+                folds=folds,
+                learner=m.verb,
+                classes=m.classes,
+                head=m.head,
+                **shared,
+            ).certificate
     lines = []
     if out is not None:
         certificate.save(out)
@@ -118,43 +136,12 @@ def audit(
     write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
 
 
-def _by_folds(
-    opened: Saved,
-    network: str | None,
-    pair: tuple[Tensor, Tensor],
-    folds: int,
-    confidence: float,
-    grid: int,
-    vouched: str | None,
-    generator: torch.Generator | None,
-    progress: bool,
-) -> pt.Certificate:
-    """The same verb again, several times, each time without a part of the examples."""
-    m = opened.said
-    given = opened.given
-    if given is None:
-        raise BadData(
-            f"{opened.path} was learned without a prior, and --folds certifies what a prior and a few examples give."
-        )
-    found = pt.certify_folds(
-        opened.network(network),
-        given,
-        pair,
-        confidence,
-        folds=folds,
-        learner="adapt" if m.verb == "adapt" else "learn",
-        classes=m.classes,
-        head=m.head,
-        grid=grid,
-        vouched=vouched,
-        generator=generator,
-        progress=progress,
-    )
-    return found.certificate
-
-
-def _kept(opened: Saved) -> tuple[Tensor, Tensor]:
-    """The examples that a fit learned from."""
+def _examples(opened: Saved, data: str | None, options: ReadOptions) -> tuple[Tensor, Tensor]:
+    """Those that are named, or those that a fit learned from, where it keeps them."""
+    if data is not None:
+        examples = read(data, options, opened.said.recipe, opened.said.classes)
+        check_new_rows(opened.given, examples)
+        return examples.pair
     found = opened.examples()
     if found is None:
         raise BadData(

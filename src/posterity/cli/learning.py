@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,12 +15,13 @@ from torch import nn
 import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.networks import build, default_for
-from posterity.cli.reading import Examples, Look, ReadOptions, Recipe, look, read
-from posterity.cli.saved import Manifest, carrying, check_new, open_saved, write_fit
+from posterity.cli.reading import Examples, ReadOptions, look, read
+from posterity.cli.saved import Manifest, carrying, check_new, open_saved
 from posterity.cli.telling import command_line, note, tell, write_page
 from posterity.errors import BadData
 from posterity.pages import fit_page
 from posterity.workflow.cost import cost, duration
+from posterity.workflow.file import save_fit
 
 PriorArgument = Annotated[
     Path, typer.Argument(help="A prior or a fit; with --network where its file names none.", show_default=False)
@@ -93,13 +95,17 @@ def prior_learn(asked: Asked) -> None:
 
 
 class Run:
-    """What learning and adapting have in common: looking, estimating, reading, fitting, writing, telling."""
+    """What learning and adapting have in common: an estimate, or reading, fitting, writing and printing."""
 
     def __init__(self, verb: Literal["learn", "adapt"], asked: Asked, kind: Literal["fit", "prior"] = "fit") -> None:
         self.verb, self.asked, self.kind = verb, asked, kind
         self.given = None if asked.prior is None else open_saved(asked.prior)
         self.prior = None if self.given is None else self.given.handed_down
-        self.began = time.monotonic()
+        self.manifest = None if self.given is None else self.given.manifest
+        self.recipe = None if self.manifest is None else self.manifest.recipe
+        """How data has to be read for the prior that was given."""
+        given = {"epochs": asked.epochs, "lr": asked.lr}
+        self.training = {name: value for name, value in given.items() if value is not None}
         if self.given is not None:
             self.given.name(asked.network)  # a prior that names no network is refused before data is read
         if not asked.dry_run:
@@ -109,54 +115,25 @@ class Run:
         """The whole command; where only an estimate was asked for, that alone."""
         if self.asked.dry_run:
             self.estimate()
-            return
-        examples = self.examples()
-        self.finish(examples, self.network(examples))
+        else:
+            self.learn(time.monotonic())
 
-    def fit(self, examples: Examples, model: nn.Module) -> pt.Fit:
-        """The verb itself."""
-        options: dict[str, Any] = {
-            "classes": examples.classes or None,
-            "head": self.asked.head,
-            "generator": torch.Generator().manual_seed(self.asked.seed),
-            "progress": not self.asked.quiet,
-        }
-        likelihood = pt.Categorical() if examples.classes else pt.GaussianNoise()
-        if self.verb == "adapt":
-            assert self.prior is not None
-            return pt.adapt(model, self.prior, examples.pair, likelihood, **options)
-        options |= {"batch_size": self.asked.batch_size, "training": self.training}
-        # What is handed down as a prior is the network's: nothing else need be fitted for it.
-        options["candidates"] = "all" if examples.recipe.columns and self.kind == "fit" else "network"
-        return pt.learn(model, examples.pair, self.prior, likelihood, **options)
-
-    @property
-    def training(self) -> dict[str, Any]:
-        """Options of training, where there are any."""
-        given = {"epochs": self.asked.epochs, "lr": self.asked.lr}
-        return {name: value for name, value in given.items() if value is not None}
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """How data has to be read for the prior that was given."""
-        return None if self.given is None or self.given.manifest is None else self.given.manifest.recipe
-
-    def name(self, shape: tuple[int, ...]) -> str:
-        """The network's name: as asked, else the prior's, else what suits the inputs."""
-        if self.given is not None:
-            return self.given.name(self.asked.network)
-        return self.asked.network or default_for(shape)
+    def network(self, shape: tuple[int, ...], outputs: int) -> tuple[str, nn.Module]:
+        """A fresh network and its name: as asked, else the prior's, else what suits the inputs."""
+        known = None if self.given is None else self.given.name(self.asked.network)
+        name = known or self.asked.network or default_for(shape)
+        torch.manual_seed(self.asked.seed)
+        return name, build(name, shape, outputs)
 
     def estimate(self) -> None:
-        """How it would be learned and what it would take, told before any example is read."""
+        """How it would be learned and what it would take, before any example is read."""
         found = look(self.asked.data, self.asked.reading, self.recipe)
+        task = self.asked.task or (None if self.recipe is None else self.recipe.task)
         # Tables are read as a whole, labels too: a target without classes is a number.
-        regression = (found.kind == "table" and not found.classes) or self.task == "regression"
-        outputs = len(found.classes) if found.classes else self._outputs(regression)
-        torch.manual_seed(self.asked.seed)
-        model = build(self.name(found.shape), found.shape, outputs)
+        regression = (found.kind == "table" and not found.classes) or task == "regression"
+        outputs = len(found.classes or ()) or (self.manifest.outputs if self.manifest else 1 if regression else 10)
         estimate = cost(
-            model,
+            self.network(found.shape, outputs)[1],
             found.shape,
             found.count,
             outputs,
@@ -166,24 +143,47 @@ class Run:
             classes=found.classes,
             head=self.asked.head,
             training=self.training,
-            candidates="all" if found.kind == "table" and self.kind == "fit" else "network",
+            candidates=self.candidates(found.kind == "table"),
         )
-        rows = [("data", _told(found)), *estimate.rows()]
+        classes = f", {len(found.classes)} classes" if found.classes else ""
+        rows = [("data", f"{found.count:,} examples of {_times(found.shape)}{classes}"), *estimate.rows()]
         if not found.classes and not regression:
             rows.append(("assumed", f"{outputs} outputs: labels are not read for an estimate"))
         result = {"dry_run": True, "examples": found.count, "shape": found.shape, "outputs": outputs}
         title = f"What it would take to learn from {self.asked.data}"
         tell(result | estimate.to_json(), self.asked.as_json, title, rows)
 
-    @property
-    def task(self) -> str | None:
-        """What the target is, as far as that is known before it is read."""
-        return self.asked.task or (None if self.recipe is None else self.recipe.task)
-
-    def _outputs(self, regression: bool) -> int:
-        if self.given is not None and self.given.manifest is not None:
-            return self.given.manifest.outputs
-        return 1 if regression else 10
+    def learn(self, began: float) -> None:
+        """Read, fit, write the file, and print what happened."""
+        asked, examples = self.asked, self.examples()
+        name, model = self.network(tuple(examples.x.shape[1:]), examples.outputs)
+        towards = "to" if self.verb == "adapt" else "from"
+        note(f"{self.verb}ing {towards} {len(examples.x):,} examples with {name}", asked.quiet)
+        fit = self.fit(examples, model)
+        manifest = Manifest(examples.recipe, name, examples.outputs, examples.classes, self.verb, asked.head)
+        fit = replace(fit, posterior=carrying(fit.posterior, manifest, examples, self.prior))
+        if self.kind == "fit":
+            save_fit(fit, asked.out, extra=manifest.to_json(), given=self.prior)
+        else:
+            fit.posterior.save(asked.out)
+        seconds = time.monotonic() - began
+        result = {
+            "out": str(asked.out),
+            "seconds": seconds,
+            "examples": len(examples.x),
+            "classes": list(examples.classes),
+            "task": examples.recipe.task,
+            "network": name,
+            "seed": asked.seed,
+            "plan": {"ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)},
+        }
+        made = "A prior from" if self.kind == "prior" else {"adapt": "Adapted to"}.get(self.verb, "Learned from")
+        title = f"{made} {asked.data}"
+        story = _story(examples, fit, name) | {"took": duration(seconds), "written to": str(asked.out)}
+        # Before the page is drawn: what is written is written, whatever is missing for pictures.
+        tell(result, asked.as_json, title, story.items(), self.next_steps(fit))
+        gaussians = {"prior": fit.prior, "posterior": fit.posterior}
+        write_page(asked.page, lambda: fit_page(title, story, gaussians, fit.history, command_line()))
 
     def examples(self) -> Examples:
         """All examples, read as the prior's data was."""
@@ -197,57 +197,50 @@ class Run:
             raise BadData(f'{self.asked.data} has one class, "{found.classes[0]}": at least two are needed.')
         return found
 
-    def network(self, examples: Examples) -> nn.Module:
-        """A fresh network for the examples."""
-        torch.manual_seed(self.asked.seed)
-        shape = tuple(examples.x.shape[1:])
-        return build(self.name(shape), shape, examples.outputs)
-
-    def finish(self, examples: Examples, model: nn.Module) -> None:
-        """Fit, write the file, tell what happened."""
-        towards = "to" if self.verb == "adapt" else "from"
-        network = self.name(examples.recipe.shape)
-        note(f"{self.verb}ing {towards} {len(examples.x):,} examples with {network}", self.asked.quiet)
-        fit = self.fit(examples, model)
-        manifest = Manifest(examples.recipe, network, examples.outputs, examples.classes, self.verb, self.asked.head)
-        posterior = carrying(fit.posterior, manifest, examples, self.prior)
-        if self.kind == "fit":
-            write_fit(self.asked.out, manifest, replace(fit, posterior=posterior), self.prior)
-        else:
-            posterior.save(self.asked.out)
-        seconds = time.monotonic() - self.began
-        story = _story(self, examples, fit, seconds)
-        made = "A prior from" if self.kind == "prior" else {"adapt": "Adapted to"}.get(self.verb, "Learned from")
-        title = f"{made} {self.asked.data}"
-        # Told before the page is drawn: what is written is written, whatever is missing for pictures.
-        result = {
-            "out": str(self.asked.out),
-            "seconds": seconds,
-            "examples": len(examples.x),
-            "classes": list(examples.classes),
+    def fit(self, examples: Examples, model: nn.Module) -> pt.Fit:
+        """The verb itself."""
+        options: dict[str, Any] = {
+            "classes": examples.classes or None,
+            "head": self.asked.head,
+            "generator": torch.Generator().manual_seed(self.asked.seed),
+            "progress": not self.asked.quiet,
         }
-        result |= {"task": examples.recipe.task, "network": network, "seed": self.asked.seed}
-        result |= {"plan": {"ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)}}
-        tell(result, self.asked.as_json, title, story.items(), _next(self, fit))
-        gaussians = {"prior": fit.prior, "posterior": fit.posterior}
-        write_page(self.asked.page, lambda: fit_page(title, story, gaussians, fit.history, None, command_line()))
+        likelihood = pt.Categorical() if examples.classes else pt.GaussianNoise()
+        if self.verb == "adapt":
+            assert self.prior is not None
+            return pt.adapt(model, examples.pair, self.prior, likelihood, **options)
+        options |= {"batch_size": self.asked.batch_size, "training": self.training}
+        options["candidates"] = self.candidates(bool(examples.recipe.columns))
+        return pt.learn(model, examples.pair, self.prior, likelihood, **options)
+
+    def candidates(self, table: bool) -> Literal["network", "all"]:
+        """For tables models of the inputs too; what is handed down as a prior is the network's, and needs none of them."""
+        return "all" if table and self.kind == "fit" else "network"
+
+    def next_steps(self, fit: pt.Fit) -> list[str]:
+        """What to do with the file."""
+        out = self.asked.out
+        if self.kind == "prior":
+            return [f"Next: posterity adapt {out} FEW-EXAMPLES --out FIT   (no training example is in {out})"]
+        kept = (
+            f"{out} holds the training examples: predictions need them. To share, take a prior (posterity prior learn)."
+        )
+        return [*([kept] if fit.examples else []), f"Next: posterity predict {out} NEW-DATA --out predictions.csv"]
 
 
-def _told(found: Look) -> str:
-    classes = f", {len(found.classes)} classes" if found.classes else ""
-    return f"{found.count:,} examples of {'×'.join(map(str, found.shape))}{classes}"
+def _times(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape))
 
 
-def _story(run: Run, examples: Examples, fit: pt.Fit, seconds: float) -> dict[str, str]:
+def _story(examples: Examples, fit: pt.Fit, name: str) -> dict[str, str]:
+    """What was learned from what, and how."""
     classes = f"{len(examples.classes)} classes: {', '.join(examples.classes)}" if examples.classes else "regression"
     story = {
-        "examples": f"{len(examples.x):,} of {'×'.join(map(str, examples.x.shape[1:]))}, {classes}",
+        "examples": f"{len(examples.x):,} of {_times(examples.x.shape[1:])}, {classes}",
         **dict(examples.recipe.rows()),
-        "network": f"{run.name(examples.recipe.shape)}, {sum(p.numel() for p in fit.model.parameters()):,} parameters",
+        "network": f"{name}, {sum(p.numel() for p in fit.model.parameters()):,} parameters",
         "plan": " + ".join(fit.plan.ways),
         "because": "; ".join(fit.plan.reasons),
-        "took": duration(seconds),
-        "written to": str(run.asked.out),
     }
     if fit.history is not None and fit.history.epochs:
         last = fit.history.final
@@ -255,19 +248,7 @@ def _story(run: Run, examples: Examples, fit: pt.Fit, seconds: float) -> dict[st
     if fit.choice is not None and fit.choice.criterion == "fixed":
         story["strength"] = "set in advance: one example a class leaves none to choose by"
     elif fit.choice is not None:
-        by, what = (
-            ("the evidence", "strengths")
-            if fit.choice.criterion == "evidence"
-            else ("leave-one-out", "strengths and widths")
-        )
+        by_evidence = fit.choice.criterion == "evidence"
+        by, what = ("the evidence", "strengths") if by_evidence else ("leave-one-out", "strengths and widths")
         story[f"chosen by {by}"] = f"{fit.choice.options} {what} compared"
     return story
-
-
-def _next(run: Run, fit: pt.Fit) -> list[str]:
-    out = run.asked.out
-    if run.kind == "prior":
-        return [f"Next: posterity adapt {out} FEW-EXAMPLES --out FIT   (no training example is in {out})"]
-    kept = f"{out} holds the training examples: predictions need them. To share, take a prior (posterity prior learn)."
-    lines = [] if fit.examples is None else [kept]
-    return [*lines, f"Next: posterity predict {out} NEW-DATA --out predictions.csv"]

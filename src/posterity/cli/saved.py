@@ -21,10 +21,10 @@ from posterity.cli.reading.seen import SeenRows
 from posterity.data.examples import Examples
 from posterity.errors import BadData, DamagedFile, NotAFit, NotWritable, Overlap, UnknownNetwork
 from posterity.files import check_place
+from posterity.gaussian.bundle import naming
 from posterity.gaussian.card import Card
-from posterity.gaussian.header import parse
-from posterity.workflow.file import FitManifest, naming, read_manifest, save_fit
-from posterity.workflow.old_folders import OldFolder
+from posterity.gaussian.plain import parse
+from posterity.workflow.file import FitManifest, read_manifest
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Manifest:
     """Its name; None for a prior that does not say."""
     outputs: int = 0
     classes: tuple[str, ...] = ()
-    verb: str = "learn"
-    """What made it: learn or adapt."""
+    verb: Literal["learn", "adapt"] = "learn"
+    """What made it."""
     head: Literal["keep", "new"] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -56,13 +56,8 @@ class Manifest:
                 raise TypeError(f"a network is named by text, not {network!r:.40}")
         except (BadData, KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedFile(f"what the command line added to it is damaged: {error}.") from None
-        verb = "adapt" if found.get("verb") == "adapt" else "learn"
+        verb: Literal["learn", "adapt"] = "adapt" if found.get("verb") == "adapt" else "learn"
         return cls(recipe, network, outputs, classes, verb, head)  # type: ignore[arg-type]
-
-
-def write_fit(path: Path, manifest: Manifest, fit: pt.Fit, given: pt.Gaussian | None) -> None:
-    """All that another process needs to predict, evaluate and certify."""
-    save_fit(fit, path, extra=manifest.to_json(), given=given)
 
 
 def carrying(
@@ -110,7 +105,7 @@ class Saved:
     path: Path
     manifest: Manifest | None
     """None for a prior that says nothing of its data."""
-    content: FitManifest | OldFolder | pt.Gaussian
+    content: FitManifest | pt.Gaussian
     """Of a prior, the Gaussian alone."""
 
     @property
@@ -172,7 +167,7 @@ class Saved:
         return self.manifest
 
     @property
-    def _fit(self) -> FitManifest | OldFolder:
+    def _fit(self) -> FitManifest:
         if isinstance(self.content, pt.Gaussian):
             raise NotAFit(f"it is a prior: `posterity adapt {self.path} DATA --out FIT` makes a fit of it.")
         return self.content
@@ -183,15 +178,7 @@ def open_saved(path: Path) -> Saved:
 
     Raises:
         BadPriorFile: under the fitting name, if it is damaged or something else.
-        BadFitFolder: if it is a folder of an older version that is not as it was written.
     """
-    if path.is_dir():
-        old = OldFolder.read(path)
-        with naming(path):
-            told = dict(old.extra) | dict(old.extra["options"]) | dict(old.extra["recipe"])
-            columns = [c if isinstance(c, dict) else {"name": c, "categories": []} for c in told["columns"]]
-            manifest = Manifest.from_json({"missing": "refuse", **told, "columns": columns})
-            return Saved(path, manifest, old if old.extra["kind"] == "fit" else old.gaussian("prior"))
     try:
         found = read_manifest(path)
     except NotAFit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,37 @@ from posterity.files import write_whole
 
 
 def tell(
-    found: Mapping[str, Any], as_json: bool, title: str, rows: Iterable[tuple[str, str]], lines: Iterable[str] = ()
+    found: Mapping[str, Any],
+    as_json: bool,
+    title: str,
+    rows: Iterable[tuple[str, str]],
+    lines: Iterable[str] = (),
+    tables: Iterable[Table] = (),
 ) -> None:
-    """A result: as JSON on stdout, or as a table with lines below it."""
+    """A result: as JSON on stdout, or as names with values, further tables, and lines below them."""
     if as_json:
         print(json.dumps(plain(found), ensure_ascii=False))
         return
     console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, show_header=False, title=title, title_justify="left", title_style="bold")
-    table.add_column(style="dim", overflow="fold")
-    table.add_column(overflow="fold")
+    named = Table(box=box.SIMPLE_HEAD, show_header=False, title=words(title), title_justify="left", title_style="bold")
+    named.add_column(style="dim", overflow="fold")
+    named.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(words(name), words(value))
-    console.print(table)
+        named.add_row(words(name), words(value))
+    for table in (named, *tables):
+        console.print(table)
     for line in lines:
         console.print(words(line), soft_wrap=True)
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], text: int = 1) -> Table:
+    """A table with a header: so many columns of text, which may fold, then columns of numbers."""
+    found = Table(box=box.SIMPLE_HEAD, header_style="dim", padding=(0, 1, 0, 0))
+    for k, name in enumerate(columns):
+        found.add_column(name, justify="left" if k < text else "right", overflow="fold", no_wrap=k >= text)
+    for row in rows:
+        found.add_row(*map(words, row))
+    return found
 
 
 def note(text: str, quiet: bool = False) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +16,7 @@ from torch import Tensor
 
 import posterity as pt
 from posterity.cli import options as opt
-from posterity.cli.reading import Examples, ReadOptions, Recipe, read
+from posterity.cli.reading import Examples, ReadOptions, read
 from posterity.cli.saved import Saved, open_saved, seen_rows_of
 from posterity.cli.telling import command_line, note, plain, tell, write_page
 from posterity.data.hashes import by_chance, seen
@@ -53,31 +55,22 @@ def predict(
     prediction = _predict(opened, network, examples, seed, quiet)
     names, classes = examples.names, opened.said.classes
     columns, rows = _rows(names, prediction, classes)
-    if out is not None:
-        write_predictions(out, names, prediction, classes)
     result: dict[str, Any] = {"count": len(names), "out": None if out is None else str(out)}
     if out is None:
         result["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
+        where = f"The first {min(SHOWN, len(names))} of {len(names):,}; --out FILE.csv keeps all."
+    else:
+        write_predictions(out, names, prediction, classes)
+        where = f"All {len(names):,} are in {out}."
+    brief, short = _brief(columns, rows)
     shown = [
-        (
-            row[0],
-            ", ".join(
-                f"{c} {_short(v, 5 if c == 'unknown' else 3)}"  # scores of one fit may differ late
-                for c, v in zip(columns[1:], row[1:], strict=True)
-                if not c.startswith("p(")
-            ),
-        )
-        for row in rows[: SHOWN if out is None else 5]
+        (row[0], ", ".join(f"{c} {value}" for c, value in zip(brief[1:], row[1:], strict=True)))
+        for row in short[: SHOWN if out is None else 5]
     ]
-    where = (
-        f"All {len(names):,} are in {out}."
-        if out is not None
-        else f"The first {len(shown)} of {len(names):,}; --out FILE.csv keeps all."
-    )
     units = [] if classes else [UNITS.format(opened.said.recipe.target or "the targets")]
-    tell(result, as_json, f"Predictions for {data}", shown, [where, *units])
     title = f"Predictions for {data}"
-    write_page(page, lambda: prediction_page(title, names, prediction, classes, examples.x, command_line()))
+    tell(result, as_json, title, shown, [where, *units])
+    write_page(page, lambda: prediction_page(title, brief, short, prediction, classes, examples.x, command_line()))
 
 
 def evaluate(
@@ -104,40 +97,36 @@ def evaluate(
     prediction = _predict(opened, network, examples, seed, quiet)
     classes = opened.said.classes
     y = examples.pair[1]
-    told: list[str] = []
+    lines: list[str] = []
     if classes:
-        scores = scores_of(pt.score(prediction.probs, y))
-        known = _seen(opened, examples)
-        if known:
-            told = [
+        scores = scores_of(pt.metrics.score(prediction.probs, y))
+        if known := _seen(opened, examples):
+            lines.append(
                 f"{known:,} of these examples are among those learned from: the figures are better than new data would give."
-            ]
+            )
         else:
             scores["error_at_most_95"] = clopper_pearson(int((prediction.labels != y).sum()), len(y), 0.05)
-            told = [
+            lines.append(
                 "The bound on the error holds with 95 % if these examples are a random sample, and nothing was chosen by them."
-            ]
+            )
     else:
-        y = _own_units(y, opened.said.recipe)
+        recipe = opened.said.recipe
+        y = y * recipe.target_scale + recipe.target_mean
         scores = _regression_scores(prediction, y)
     foreign: Tensor | None = None
     if unknown is not None:
-        strange = _read(opened, unknown, missing, part, quiet, labels=False)
-        foreign = _predict(opened, network, strange, seed, quiet).unknown
+        others = _read(opened, unknown, missing, part, quiet, labels=False)
+        foreign = _predict(opened, network, others, seed, quiet).unknown
         if foreign is not None and prediction.unknown is not None:
-            scores["unknown_auroc"] = pt.ood_auroc(prediction.unknown, foreign)
+            scores["unknown_auroc"] = pt.metrics.ood_auroc(prediction.unknown, foreign)
     result = {"count": len(examples.x), **scores}
     if out is not None:
-        import json
-
         write_whole(out, json.dumps(plain(result), indent=1) + "\n")
     rows = [(NAMES.get(name, name), f"{value:.4f}") for name, value in scores.items()]
-    tell(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, told)
+    tell(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, lines)
     title = f"{fit.name} on {data}"
-    write_page(
-        page,
-        lambda: evaluation_page(title, scores, prediction, y, classes, foreign, examples.x, command_line()),
-    )
+    drawn = prediction, y, classes, foreign, examples.x
+    write_page(page, lambda: evaluation_page(title, scores, *drawn, command_line()))
 
 
 def _read(
@@ -166,19 +155,8 @@ def _predict(opened: Saved, network: str | None, examples: Examples, seed: int, 
     if recipe.task == "classification":
         return found
     s = recipe.target_scale
-    return pt.Prediction(
-        found.mean * s + recipe.target_mean,
-        found.epistemic * s**2,
-        found.aleatoric * s**2,
-        found.likelihood,
-        found.logits,
-        None,
-        found.unknown,
-    )
-
-
-def _own_units(y: Tensor, recipe: Recipe) -> Tensor:
-    return y * recipe.target_scale + recipe.target_mean
+    mean, epistemic, aleatoric = found.mean * s + recipe.target_mean, found.epistemic * s**2, found.aleatoric * s**2
+    return replace(found, mean=mean, epistemic=epistemic, aleatoric=aleatoric)
 
 
 def _regression_scores(prediction: pt.Prediction, y: Tensor) -> dict[str, float]:
@@ -247,5 +225,13 @@ def _check_out(path: Path, suffixes: tuple[str, ...]) -> None:
         raise BadData(f"{path} ends in {path.suffix or 'nothing'}: {' or '.join(suffixes)} is needed.")
 
 
-def _short(value: Any, digits: int) -> str:
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+def _brief(columns: list[str], rows: list[list[Any]]) -> tuple[list[str], list[list[str]]]:
+    """The same for a reader: no column of probabilities, and numbers in a few digits."""
+    kept = [k for k, name in enumerate(columns) if not name.startswith("p(")]
+    # Scores of one fit may differ late.
+    digits = [5 if columns[k] == "unknown" else 3 for k in kept]
+    short = [
+        [f"{row[k]:.{d}g}" if isinstance(row[k], float) else str(row[k]) for k, d in zip(kept, digits, strict=True)]
+        for row in rows
+    ]
+    return [columns[k] for k in kept], short

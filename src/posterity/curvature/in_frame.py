@@ -47,8 +47,8 @@ class InFrame(Estimator):
             Gaussian with all it has seen.
 
     Example:
-        >>> curvature = pt.estimate(model, data, pt.InFrame.of(prior))
-        >>> posterior = pt.update(prior, model, curvature)
+        >>> curvature = pt.estimate(model, data, pt.curvature.InFrame.of(prior))
+        >>> posterior = pt.update(model, curvature, prior)
     """
 
     frames: Mapping[str, Matrix] = field(default_factory=dict, repr=False, hash=False)

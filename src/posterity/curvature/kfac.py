@@ -138,45 +138,49 @@ class EKFAC(Estimator):
     """
 
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
-        return _Rotated(block, dtype) if block.layer.separable else Squares(block, dtype)
+        return _Rotated(block, dtype, Averages(block, dtype)) if block.layer.separable else Squares(block, dtype)
 
 
-class _Rotated(Accumulator):
-    phases = 2
+class ValuesInFrame(Accumulator):
+    """Σ (Uᵀ G V)² in the eigenvectors of the pair that a `finder` has summed before; it is let go of then."""
 
-    def __init__(self, block: Block, dtype: torch.dtype) -> None:
+    left: Tensor
+    right: Tensor
+
+    def __init__(self, block: Block, dtype: torch.dtype, finder: Accumulator) -> None:
         super().__init__(block, dtype)
-        self.averages: Averages | None = Averages(block, dtype)
+        self.finder: Accumulator | None = finder
         self.values = torch.zeros(self.layer.out, self.layer.inp, dtype=torch.float64)
 
     def see_input(self, a: Tensor) -> None:
-        if self.averages is not None:
-            self.averages.see_input(a)
+        if self.finder is not None:
+            self.finder.see_input(a)
 
     def see_gradients(self, calls: list[Call], last: bool) -> None:
-        if self.averages is not None:
-            self.averages.see_gradients(calls, last)
+        if self.finder is not None:
+            self.finder.see_gradients(calls, last)
         else:
             self.values = add_squares(self.values, self.block, calls, self.left, self.right)
 
     def state(self) -> dict[str, Any]:
-        found = super().state()
-        return found if self.averages is None else found | {"averages": self.averages.state()}
+        return super().state() | {"finder": None if self.finder is None else self.finder.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        averages = state["averages"]
-        super().restore({name: value for name, value in state.items() if name != "averages"})
-        if averages is None:
-            self.averages = None
-        else:
-            assert self.averages is not None
-            self.averages.restore(averages)
+        finder = self.finder
+        super().restore(state)
+        self.finder = None if state["finder"] is None else finder
+        if self.finder is not None:
+            self.finder.restore(state["finder"])
+
+
+class _Rotated(ValuesInFrame):
+    phases = 2
 
     def next_phase(self, workers: Workers) -> None:
-        assert self.averages is not None
-        seen = [self.averages.left.rows, sum(moment.rows for moment in self.averages.moments.values())]
-        factors = self.averages.factors(workers)
-        self.averages = None
+        averages, self.finder = self.finder, None
+        assert isinstance(averages, Averages)
+        seen = [averages.left.rows, sum(moment.rows for moment in averages.moments.values())]
+        factors = averages.factors(workers)
         single = is_large(*self.block.shape) and self.dtype == torch.float32
         self.left, self.right = (
             eigenvectors(x, single=single, rank=int(workers.total(rows)))[1]

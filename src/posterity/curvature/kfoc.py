@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -161,7 +162,7 @@ def nearest_to_batch(
 
     `passes` are the calls of every backward pass: one for each label. Iterations begin at `start`, or at KFAC's L.
     """
-    n, t = len(passes[0][0].s), positions(block, passes[0])  # type: ignore[arg-type]
+    n, t = len(tensors(passes[0][0])[1]), positions(block, passes[0])
     out, inp = block.shape
     labels = len(passes)
     if labels > 1 and t == 1:
@@ -205,18 +206,15 @@ def _one_row_each(block: Block, passes: list[list[Call]], tol: float, steps: int
     a, s = found[0][0].squeeze(1), torch.cat([x for _, x in found], 1)
     n, labels, out = s.shape
     flat, meeting = s.reshape(-1, out), gram(a.T).square_()
-    left = _unit(gram(flat))
 
     def weights(left: Tensor) -> Tensor:
         return (flat @ left).mul_(flat).view(n, labels * out).sum(1)
 
-    for _ in range(steps):
+    def step(left: Tensor) -> Tensor:
         v = meeting @ weights(left)
-        new = _unit(gram(flat, flat * v.repeat_interleave(labels)[:, None]))
-        step = torch.linalg.vector_norm(new - left)
-        left = new
-        if step < tol:
-            break
+        return _unit(gram(flat, flat * v.repeat_interleave(labels)[:, None]))
+
+    left = _settled(_unit(gram(flat)), step, tol, steps)
     right = gram(a, a * weights(left)[:, None])
     return Kronecker.unchecked((left + left.T) / 2, (right + right.T) / 2)
 
@@ -241,14 +239,9 @@ def _in_the_span(a: Float[Tensor, "n t inp"], s: Float[Tensor, "n t out"], tol: 
     """
     inputs, outputs = _inner_products(a), _inner_products(s)
     v = torch.eye(a.shape[1], dtype=a.dtype, device=a.device).expand(len(a), -1, -1)  # L = Σ s sᵀ: KFAC's
-    v = v / torch.linalg.vector_norm(v)
-    for _ in range(steps):
-        w = _unit(_through(outputs, v))
-        new = _unit(_through(inputs, w))
-        step = torch.linalg.vector_norm(new - v)
-        v = new
-        if step < tol:
-            break
+    v = _settled(
+        v / torch.linalg.vector_norm(v), lambda v: _unit(_through(inputs, _unit(_through(outputs, v)))), tol, steps
+    )
     w = _through(outputs, v)
     norm = (w * v).sum().clamp_min(0).sqrt()  # ‖L‖, from the weights alone
     safe = norm.clamp_min(torch.finfo(norm.dtype).tiny)
@@ -284,20 +277,20 @@ def _over_gradients(
     block: Block, calls: list[Call], tol: float, steps: int, start: Tensor | None = None
 ) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
     """Iterate on the factors with every example's gradient at hand, or made anew for each step where they do not fit."""
-    left = _first(block, [calls]) if start is None else start
-    return _iterated(_gradient_pieces(block, calls), left, tol, steps)
+    pieces: Callable[[], Iterator[Tensor]] = partial(gradients, block, calls)
+    if len(tensors(calls[0])[0]) * block.layer.out * block.layer.inp <= BUDGET:
+        pieces = list(pieces()).__iter__
+    return _iterated(pieces, _first(block, [calls]) if start is None else start, tol, steps)
 
 
 def _iterated(
     pieces: Callable[[], Iterator[Tensor]], left: Float[Tensor, "out out"], tol: float, steps: int
 ) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
-    for _ in range(steps):
+    def step(left: Tensor) -> Tensor:
         right = _unit(sum_of(_right_step(g, left) for g in pieces()))
-        new = _unit(sum_of(_left_step(g, right) for g in pieces()))
-        step = torch.linalg.vector_norm(new - left)
-        left = new
-        if step < tol:
-            break
+        return _unit(sum_of(_left_step(g, right) for g in pieces()))
+
+    left = _settled(left, step, tol, steps)
     return left, sum_of(_right_step(g, left) for g in pieces())
 
 
@@ -318,13 +311,17 @@ def _over_pairs(
     products = gram((g if wide else g.mT).reshape(n * small, -1).T)
     # [row, (example, example, row')]: an iteration is two products of long rows.
     flat = products.view(n, small, n, small).transpose(0, 1).reshape(small, -1)
-    for _ in range(steps):
-        new = _unit((flat.view(-1, small) @ factor).view(small, -1) @ flat.T)
-        step = torch.linalg.vector_norm(new - factor)
-        factor = new
-        if step < tol:
-            break
+    factor = _settled(factor, lambda x: _unit((flat.view(-1, small) @ x).view(small, -1) @ flat.T), tol, steps)
     return (factor, _right_step(g, factor)) if wide else (_left_step(g, factor), factor)
+
+
+def _settled(x: Tensor, step: Callable[[Tensor], Tensor], tol: float, steps: int) -> Tensor:
+    """x after so many steps, or after the first that moves it by less than `tol`."""
+    for _ in range(steps):
+        before, x = x, step(x)
+        if torch.linalg.vector_norm(x - before) < tol:
+            break
+    return x
 
 
 def _first(block: Block, passes: list[list[Call]]) -> Float[Tensor, "out out"]:
@@ -333,14 +330,6 @@ def _first(block: Block, passes: list[list[Call]]) -> Float[Tensor, "out out"]:
     for s in (call.s for calls in passes for call in calls if call.s is not None):
         start.add(s)
     return _unit(start.matrix().to(s.dtype))
-
-
-def _gradient_pieces(block: Block, calls: list[Call]) -> Callable[[], Iterator[Tensor]]:
-    n = len(calls[0].s)  # type: ignore[arg-type]
-    if n * block.layer.out * block.layer.inp <= BUDGET:
-        kept = list(gradients(block, calls))
-        return lambda: iter(kept)
-    return lambda: gradients(block, calls)
 
 
 def _right_step(g: Float[Tensor, "n out inp"], left: Float[Tensor, "out out"]) -> Float[Tensor, "inp inp"]:

@@ -85,7 +85,8 @@ class Categorical(Likelihood):
     def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
         p = outputs.softmax(-1)
         index = targets.clamp_min(0)[..., None]
-        return self._counted(p.scatter_add(-1, index, -torch.ones_like(index, dtype=p.dtype)), targets)
+        residual = p.scatter_add(-1, index, -torch.ones_like(index, dtype=p.dtype))
+        return residual.masked_fill((targets == IGNORED)[..., None], 0)
 
     def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
         p = outputs.softmax(-1)
@@ -118,12 +119,26 @@ class Categorical(Likelihood):
             )
         return list(self.fisher_root(outputs).unbind(-1))
 
-    def _counted(self, residual: Tensor, targets: Tensor) -> Tensor:
-        return residual.masked_fill((targets == IGNORED)[..., None], 0)
+
+class Independent(Likelihood):
+    """Each output has a Fisher information of its own, and none is tied to another."""
+
+    @abstractmethod
+    def deviation(self, outputs: Tensor) -> Tensor:
+        """The root of each output's Fisher information."""
+
+    def fisher_root(self, outputs: Tensor) -> Tensor:
+        return torch.diag_embed(self.deviation(outputs))
+
+    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
+        """One column for each output, zero elsewhere."""
+        sizes = self.deviation(outputs)
+        columns = torch.diag_embed(sizes.reshape(len(sizes), -1)).unbind(-1)
+        return [column.reshape(sizes.shape).contiguous() for column in columns]
 
 
 @dataclass(frozen=True)
-class GaussianNoise(Likelihood):
+class GaussianNoise(Independent):
     """Targets are outputs plus normal noise of a precision (one over the variance), for any number of outputs.
 
     Without a precision, verbs that learn find it from the data; all others take 1. With `per_input=True` the noise depends on the
@@ -176,11 +191,8 @@ class GaussianNoise(Likelihood):
         z = torch.randn(outputs.shape, dtype=outputs.dtype, device=generator.device, generator=generator)
         return self.value**0.5 * z.to(outputs.device)
 
-    def fisher_root(self, outputs: Tensor) -> Tensor:
-        return torch.diag_embed(torch.full_like(outputs, self.value**0.5))
-
-    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
-        return _per_output(torch.full_like(outputs, self.value**0.5))
+    def deviation(self, outputs: Tensor) -> Tensor:
+        return torch.full_like(outputs, self.value**0.5)
 
 
 @dataclass(frozen=True)
@@ -220,21 +232,14 @@ class NoisePerInput(GaussianNoise):
         z = torch.randn(m.shape, dtype=m.dtype, device=generator.device, generator=generator).to(m.device)
         return torch.cat([z * (-0.5 * s).exp(), 0.5 * (1 - z.square())], -1)
 
-    def fisher_root(self, outputs: Tensor) -> Tensor:
-        return torch.diag_embed(self._root(outputs))
-
-    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
-        return _per_output(self._root(outputs))
-
-    @staticmethod
-    def _root(outputs: Tensor) -> Tensor:
-        """Of the Fisher information: 1/σ² for a mean, one half for a log variance."""
+    def deviation(self, outputs: Tensor) -> Tensor:
+        """The Fisher information is 1/σ² for a mean, one half for a log variance."""
         _, s = outputs.chunk(2, -1)
         return torch.cat([(-0.5 * s).exp(), torch.full_like(s, 0.5**0.5)], -1)
 
 
 @dataclass(frozen=True)
-class Bernoulli(Likelihood):
+class Bernoulli(Independent):
     """Outputs are logits of independent yes-or-no targets, one or many."""
 
     def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -256,13 +261,9 @@ class Bernoulli(Likelihood):
         u = torch.rand(p.shape, dtype=p.dtype, device=generator.device, generator=generator).to(p.device)
         return p - (u < p).to(p.dtype)
 
-    def fisher_root(self, outputs: Tensor) -> Tensor:
+    def deviation(self, outputs: Tensor) -> Tensor:
         p = outputs.sigmoid()
-        return torch.diag_embed((p * (1 - p)).sqrt())
-
-    def fisher_columns(self, outputs: Tensor, targets: Tensor) -> list[Tensor]:
-        p = outputs.sigmoid()
-        return _per_output((p * (1 - p)).sqrt())
+        return (p * (1 - p)).sqrt()
 
 
 def _remedy(outputs: Tensor, targets: Tensor) -> str:
@@ -281,17 +282,6 @@ def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Te
         )
     # Targets are not rounded to the half precision that a network may run in.
     return outputs, targets.to(torch.promote_types(outputs.dtype, torch.float32))
-
-
-def _per_output(sizes: Tensor) -> list[Tensor]:
-    """One column per output, zero elsewhere."""
-    flat = sizes.reshape(len(sizes), -1)
-    columns = []
-    for k in range(flat.shape[1]):
-        column = torch.zeros_like(flat)
-        column[:, k] = flat[:, k]
-        columns.append(column.view_as(sizes))
-    return columns
 
 
 @dataclass(frozen=True)

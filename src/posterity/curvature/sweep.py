@@ -94,7 +94,7 @@ def estimate(
         TooLittleMemory: if the sums do not fit; told before anything is allocated.
 
     Example:
-        >>> curvature = pt.estimate(model, (x, y), pt.KFAC(pt.Exact()))
+        >>> curvature = pt.estimate(model, (x, y), pt.KFAC(pt.curvature.Exact()))
         >>> curvature["fc"].trace(), curvature.nll, curvature.count
     """
     data, _ = admitted(model, data, likelihood, estimator)

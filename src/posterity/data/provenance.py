@@ -35,7 +35,6 @@ from posterity.data.hashes import (
     seen,
     whole_of,
 )
-from posterity.data.older_hashes import OlderHashes
 from posterity.errors import BadData, NoData
 
 NOTE = "_posterity_past"
@@ -56,7 +55,6 @@ UNEVEN = 3.0
 """√n times Kolmogorov's distance: beyond this once in 30 million tensors."""
 
 NO_HASHES = torch.empty(0, COLUMNS, dtype=torch.int64)
-NO_OLDER_HASHES = torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +87,6 @@ class Provenance:
     """The data that something depends on. `hashes` is complete where `gaps` is empty."""
 
     hashes: Hashes = field(default_factory=lambda: NO_HASHES, repr=False)
-    older: OlderHashes = field(default_factory=lambda: NO_OLDER_HASHES, repr=False)
-    """Further examples, as files of formats 1 and 2 tell them."""
     gaps: tuple[str, ...] = ()
     """Why it is not known what was seen, if it is not."""
     vouchers: tuple[str, ...] = ()
@@ -139,23 +135,19 @@ class Provenance:
     @property
     def count(self) -> int:
         """How many examples are known to have been seen."""
-        return len(self.hashes) + len(self.older)
+        return len(self.hashes)
 
     @property
     def fingerprint(self) -> str:
         """32 hexadecimal digits for the examples seen, empty if there are none."""
-        if not len(self.older):
-            return data_fingerprint(self.hashes) if len(self.hashes) else ""
-        return data_fingerprint(torch.cat((self.hashes.flatten(), self.older)))
+        return data_fingerprint(self.hashes) if len(self.hashes) else ""
 
     def joined(self, *others: Provenance) -> Provenance:
         """What was seen by this or by any other. Unknown wherever one of them is."""
         every = (self, *others)
         hashes = [part.hashes for part in every if len(part.hashes)]
-        older = [part.older for part in every if len(part.older)]
         return Provenance(
             _distinct(torch.cat(hashes)) if len(hashes) > 1 else (hashes or [NO_HASHES])[0],
-            torch.cat(older).unique() if len(older) > 1 else (older or [NO_OLDER_HASHES])[0],
             _once(gap for part in every for gap in part.gaps),
             _once(text for part in every for text in part.vouchers),
             _once(choice for part in every for choice in part.choices),
@@ -171,7 +163,7 @@ class Provenance:
             raise ValueError(f"a choice is from at least one thing, not {options}")
         if options == 1:
             return self
-        choice = Choice(what, options, by.hashes, not by.is_known or bool(len(by.older)))
+        choice = Choice(what, options, by.hashes, not by.is_known)
         return replace(self, choices=_once((*self.choices, *by.choices, choice)))
 
     def vouched(self, text: str) -> Provenance:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from posterity.brief import brief
 from posterity.data.provenance import Provenance
+from posterity.gaussian.plain import NOT_STORED, Natural, between
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Card:
     recipe: str = ""
     """How data has to be read for it, as JSON: what the command line standardises by. Data for it is read by that again."""
     estimator: str = ""
-    count: int = 0
+    count: Natural = 0
     """How many examples were learned from, over the whole chain of tasks."""
     precision: float | None = None
     """γ of the isotropic prior the chain began with."""
@@ -33,13 +35,16 @@ class Card:
     """(α, β, τ) per block of the last update."""
     compression: Mapping[str, float] = field(default_factory=dict)
     """Relative error per block where an exact sum was joined to one Kronecker pair."""
-    seed: int | None = None
+    seed: Annotated[int, between(-(2**63), 2**64 - 1)] | None = None
+    """torch takes seeds from the whole range of signed and unsigned 64-bit numbers."""
     frozen: str = ""
     """A fingerprint of all that the network computes with beside the blocks: frozen weights, norm statistics."""
-    provenance: Provenance = field(default_factory=lambda: Provenance.unknown("it was made by hand"))
+    provenance: Provenance = field(
+        default_factory=lambda: Provenance.unknown("it was made by hand"), metadata=NOT_STORED
+    )
     """What it has seen, and what was chosen: certificates refuse data that is in here."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    speaks_of: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    speaks_of: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False, metadata=NOT_STORED)
     """A digest of each block's mean that the provenance was written for. It does not go into files: reading one writes it."""
 
     @property

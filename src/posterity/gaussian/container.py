@@ -25,19 +25,23 @@ from torch import Tensor
 
 from posterity.errors import (
     DamagedFile,
+    FutureVersion,
     MissingFile,
     MissingFolder,
     NotAPrior,
     NotStorable,
+    OldFormat,
     OversizedFile,
     UnreadableFile,
 )
 from posterity.files import replacing, room_for
-from posterity.gaussian.header import parse
+from posterity.gaussian.plain import LARGEST, parse
 from posterity.gaussian.triangles import packed, packed_size
 from posterity.version import __version__
 
 KEY = "posterity"
+FORMAT = 8
+"""Of priors and fits alike. A field more, or another meaning of one, raises it."""
 LIMIT = 16 * 2**30
 """Bytes that are read unless more are allowed: a prior over ResNet-50 in float64 has about one thirteenth."""
 PICKLES = (".pt", ".pth", ".pkl", ".ckpt")
@@ -88,7 +92,7 @@ def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors:
         )
     if not where.parent.is_dir():
         raise MissingFolder(f"there is no folder {where.parent}: make it first (mkdir -p {where.parent}).")
-    text = json.dumps({"sha256": ZEROS, **header}, allow_nan=False, separators=(",", ":"))
+    text = json.dumps({"sha256": ZEROS, "format": FORMAT, **header}, allow_nan=False, separators=(",", ":"))
     if len(text) > HEADER_LIMIT // 2:
         raise NotStorable(f"the header would have {len(text)} characters, and {HEADER_LIMIT // 2} are allowed.")
     need = sum(tensor.nbytes for tensor in tensors.values()) + 2 * len(text)
@@ -96,13 +100,30 @@ def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors:
         _write_into(file, tensors, text)
 
 
-def read_file(path: Path, limit_bytes: int) -> tuple[Any, bytes]:
-    """The header and all bytes of a file, after its seal was checked. Nothing in it is run.
+def read_file(path: Path, limit_bytes: int) -> tuple[dict[str, Any], bytes]:
+    """The header and all bytes of a file, after its seal and its format were checked. Nothing in it is run.
 
     Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile.
     """
     data = _bytes(path, limit_bytes)
-    return _header(data), data
+    header = _header(data)
+    if not isinstance(header, dict):
+        raise DamagedFile("its header is no object.")
+    version = header.pop("format", header.get("fit"))
+    if type(version) is not int or not 1 <= version <= LARGEST:
+        raise DamagedFile(f"its format is {str(version)[:40]}, and should be a whole number.")
+    if version > FORMAT:
+        raise FutureVersion(
+            f"it is in format {version} and this posterity reads format {FORMAT}: upgrade with `pip install --upgrade posterity`."
+        )
+    if version < FORMAT:
+        wrote = str(header.get("written_by"))[:200]
+        raise OldFormat(
+            f"it is in format {version}, which no release wrote, and this version reads format {FORMAT}: learn it again, or open "
+            f"it with the version that wrote it ({wrote}) and take over its matrices."
+        )
+    del header["sha256"]
+    return header, data
 
 
 def tensors_in(data: bytes) -> dict[str, Tensor]:
@@ -167,7 +188,9 @@ def _write_into(file: Any, tensors: Mapping[str, Entry], text: str) -> None:
 def _bytes(path: Path, limit: int) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise NotAPrior("it is not a regular file: give the path of a saved prior.")
+            raise NotAPrior(
+                "it is not a regular file, and a prior or a fit is one (only unreleased versions wrote folders: learn it again)."
+            )
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > limit:

@@ -87,28 +87,42 @@ def shapes(kind: str, over: tuple[int, int], terms: int, roles: Iterable[str]) -
 
 
 def put_together(kind: str, over: tuple[int, int], terms: int, tensors: Mapping[str, Tensor]) -> Matrix:
-    """The structure again, from tensors of the right shapes. What a constructor does not check is checked here."""
-    if kind.startswith(FLOORED):
-        return _floored(kind.removeprefix(FLOORED), over, tensors)
+    """The structure again, from tensors of the right shapes. What a constructor does not check is checked here.
+
+    Of a curvature with share and floor only the sum has to be definite. That a pair has no negative eigenvalue shows where it is
+    diagonalised, not here.
+    """
+    alone = _without_floor(kind.removeprefix(FLOORED), over, terms, tensors)
+    if not kind.startswith(FLOORED):
+        return _definite(alone)
+    share, floor = float(tensors["share"]), float(tensors["floor"])
+    if not (0 <= share < math.inf and 0 <= floor < math.inf):
+        raise DamagedFile(f"a share of {share:g} and a floor of {floor:g}: both must be at least 0 and finite.")
+    if isinstance(alone, Kronecker):
+        lowest = min(float(factor.diagonal().min()) for factor in (alone.left, alone.right))
+    else:
+        values = _values(alone)
+        lowest = 0.0 if values is None else float(values.min())
+    if lowest < 0:
+        raise DamagedFile(f"a curvature with {lowest:.2e} for an eigenvalue or on a diagonal: none may be negative.")
+    matrix = Floored(alone, share, floor)
+    if not isinstance(alone, Kronecker):
+        _definite(matrix.total)
+    return matrix
+
+
+def _without_floor(kind: str, over: tuple[int, int], terms: int, tensors: Mapping[str, Tensor]) -> Matrix:
     match kind:
         case "dense":
             return DenseMatrix(tensors["values"], over)
         case "diagonal":
-            positive(tensors["values"], "the diagonal")
             return DiagonalMatrix(tensors["values"])
         case "identity":
-            positive(tensors["scale"], "the identity's scale")
             return ScaledIdentity(tensors["scale"], over)
         case "kronecker":
             return Kronecker(tensors["left.0"], tensors["right.0"])
         case "kronecker sum":
             return KroneckerSum([Kronecker(tensors[f"left.{k}"], tensors[f"right.{k}"]) for k in range(terms)])
-    positive(tensors["values"], "the joint eigenbasis")
-    return _frame(kind, tensors)
-
-
-def _frame(kind: str, tensors: Mapping[str, Tensor]) -> JointEigen | Turned:
-    """Two bases with values, some of whose directions may be turned."""
     frame = JointEigen(_basis(tensors, "left"), _basis(tensors, "right"), tensors["values"])
     if kind != "turned":
         return frame
@@ -120,42 +134,20 @@ def _frame(kind: str, tensors: Mapping[str, Tensor]) -> JointEigen | Turned:
     return Turned(frame, index.long(), vectors)
 
 
-def _floored(kind: str, over: tuple[int, int], tensors: Mapping[str, Tensor]) -> Floored:
-    """A curvature, which may be singular, with its share and floor, whose sum may not."""
-    share, floor = float(tensors["share"]), float(tensors["floor"])
-    if not (0 <= share < math.inf and 0 <= floor < math.inf):
-        raise DamagedFile(f"a share of {share:g} and a floor of {floor:g}: both must be at least 0 and finite.")
-    curvature: Matrix
-    match kind:
-        case "dense":
-            curvature = DenseMatrix(tensors["values"], over)
-        case "diagonal":
-            curvature = DiagonalMatrix(tensors["values"])
-        case "identity":
-            curvature = ScaledIdentity(tensors["scale"], over)
-        case "kronecker":
-            return _floored_pair(tensors, share, floor)
-        case _:
-            curvature = _frame(kind, tensors)
-    matrix = Floored(curvature, share, floor)
-    match matrix.total:
-        case ScaledIdentity() as total:
-            positive(total.scale, "the identity's scale")
-        case DiagonalMatrix() | JointEigen() | Turned() as total:
-            positive(total.values, "the precision")
-    if kind != "dense":
-        lowest = tensors["scale" if kind == "identity" else "values"].min()
-        if float(lowest) < 0:
-            raise DamagedFile(f"a curvature with the eigenvalue {float(lowest):.2e}: none may be negative.")
+def _values(matrix: Matrix) -> Tensor | None:
+    """What says by its signs whether the matrix is definite, where that is seen without a decomposition."""
+    match matrix:
+        case ScaledIdentity():
+            return matrix.scale
+        case DiagonalMatrix() | JointEigen() | Turned():
+            return matrix.values
+    return None
+
+
+def _definite(matrix: Matrix) -> Matrix:
+    if (values := _values(matrix)) is not None:
+        positive(values, "the precision")
     return matrix
-
-
-def _floored_pair(tensors: Mapping[str, Tensor], share: float, floor: float) -> Floored:
-    """A pair with its share and floor. That it has no negative eigenvalue shows where it is diagonalised, not here."""
-    for role in ("left.0", "right.0"):
-        if float(tensors[role].diagonal().min()) < 0:
-            raise DamagedFile("a factor of the curvature has a negative entry on its diagonal: none may be.")
-    return Floored(Kronecker(tensors["left.0"], tensors["right.0"]), share, floor)
 
 
 def _basis(tensors: Mapping[str, Tensor], side: str) -> Basis:

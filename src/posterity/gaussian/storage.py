@@ -19,12 +19,13 @@ from torch import Tensor
 
 from posterity.algebra import is_large
 from posterity.errors import BadPriorFile, DamagedFile, NotAPrior, NotStorable, PosterityError
-from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.container import LIMIT, Entry, read_file, tensors_in, versions, write_file
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
-from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec, parse
+from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec
 from posterity.gaussian.parts import count, put_together, shapes, take_apart
-from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, from_older, tensors_of
+from posterity.gaussian.plain import parse
+from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, tensors_of
 from posterity.gaussian.triangles import packed_size, unpacked
 from posterity.memory import require_memory
 
@@ -80,7 +81,7 @@ def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Stored:
     path = Path(path)
     try:
         raw, data = read_file(path, limit_bytes)
-        if isinstance(raw, dict) and "fit" in raw:
+        if "fit" in raw:
             raise NotAPrior(
                 "it holds a whole fit: pt.load(path, model) opens it, and its .posterior is the next prior."
             )
@@ -112,10 +113,10 @@ def disassemble(gaussian: Gaussian) -> tuple[dict[str, Any], dict[str, Entry]]:
         blocks.append(BlockSpec(name, kind, matrix.shape, count(kind, parts), specs))
     beside = _specs(gaussian.frozen)
     tensors |= {f"frozen.{k}": Entry(x) for k, x in enumerate(gaussian.frozen.tensors.values())}
-    header = Header(tuple(blocks), gaussian.card, ProvenanceSpec.of(gaussian.provenance), versions(), beside)
+    header = Header(versions(), ProvenanceSpec.of(gaussian.provenance), tuple(blocks), beside, gaussian.card)
     try:
         # Reading it back, here in memory, settles that what is saved can be loaded.
-        text = json.dumps({"sha256": ZEROS, **header.to_json()}, allow_nan=False)
+        text = json.dumps(header.to_json(), allow_nan=False)
         told = tensors_of(gaussian.provenance)
         own = {key: entry.tensor.detach().cpu() for key, entry in tensors.items()}
         assemble(Header.from_json(parse(text)), own | told, as_stored=False)
@@ -199,12 +200,7 @@ def assemble(header: Header, tensors: dict[str, Tensor], *, as_stored: bool = Tr
             precision[block.name] = put_together(block.kind, block.shape, block.terms, parts)
         except PosterityError as error:
             raise DamagedFile(f"block {block.name!r}: {error}") from error
-    stored = header.provenance
-    if isinstance(stored, ProvenanceSpec):
-        provenance = assembled(stored, tensors)
-    else:
-        provenance = from_older(stored.hashes, header.card.count, stored.chosen, mean, tensors)
-    frozen = _beside(header.frozen, tensors)
+    provenance, frozen = assembled(header.provenance, tensors), _beside(header.frozen, tensors)
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")
     found = Gaussian(mean, precision, header.card, frozen)

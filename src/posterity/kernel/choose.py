@@ -99,7 +99,7 @@ def choose(
     leave_out = leave_out or LeaveOut.of(linearised.targets)
     if isinstance(inference, Variational) and leave_out.groups is not None and criterion == "loo":
         raise ValueError(
-            "groups= are left out together by inference=pt.Laplace() only; Variational() leaves out one by one."
+            "groups= are left out together by inference=pt.kernel.Laplace() only; Variational() leaves out one by one."
         )
     kernel = linearised.kernel
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))

@@ -23,6 +23,7 @@ from posterity.algebra import (
 )
 from posterity.algebra.dense import cholesky
 from posterity.curvature import Curvature
+from posterity.deprecated import was
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
 from posterity.laplace.update import Scales, block_curvature, block_means, depends_on
@@ -74,8 +75,9 @@ def _single(matrix: Matrix) -> Matrix:
     return matrix.terms[0] if isinstance(matrix, KroneckerSum) and len(matrix.terms) == 1 else matrix
 
 
+@was("prior", "model", "curvature")
 def log_evidence(
-    prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature, scales: Scales | None = None
+    model: nn.Module | Mapping[str, Tensor], curvature: Curvature, prior: Gaussian, scales: Scales | None = None
 ) -> float:
     """The Laplace approximation of ln p(data) in nats, with the prior's precision scaled by α.
 
@@ -84,16 +86,16 @@ def log_evidence(
     eigenframe, whatever frame it is kept in: that can be off by several nats a layer.
 
     Args:
-        prior: whose precision is one pair, diagonal or identity a block: `prior.compress()` makes it so.
         model: the trained network, or its blocks' matrices.
         curvature: at these weights.
+        prior: whose precision is one pair, diagonal or identity a block: `prior.compress()` makes it so.
         scales: α and β; one each by default.
     Returns:
         Nats. Differences between priors or networks on the same data are what counts.
 
     Example:
         >>> curvature = pt.estimate(model, data)
-        >>> pt.log_evidence(pt.isotropic(model, 1.0), model, curvature)
+        >>> pt.laplace.log_evidence(model, curvature, pt.isotropic(model, 1.0))
     """
     scales = scales or Scales()
     mean = block_means(prior, model)
@@ -109,21 +111,22 @@ def log_evidence(
     return total
 
 
-def tune_strength(prior: Gaussian, model: nn.Module | Mapping[str, Tensor], curvature: Curvature) -> Scales:
+@was("prior", "model", "curvature")
+def tune_strength(model: nn.Module | Mapping[str, Tensor], curvature: Curvature, prior: Gaussian) -> Scales:
     """The strength α of the prior, shared by all blocks, that maximises the evidence. No validation data is needed.
 
     A search over one number in the joint eigenbasis: each trial costs one pass over the eigenvalues.
 
     Args:
-        prior: as for `log_evidence`.
         model: the trained network, or its blocks' matrices.
         curvature: at these weights.
+        prior: as for `log_evidence`.
     Returns:
         `Scales` with that α, and β = τ = 1.
 
     Example:
-        >>> scales = pt.tune_strength(prior, model, curvature)
-        >>> posterior = pt.update(prior, model, curvature, scales)
+        >>> scales = pt.laplace.tune_strength(model, curvature, prior)
+        >>> posterior = pt.update(model, curvature, prior, scales)
     """
     mean = block_means(prior, model)
     spectra, quadratic = [], 0.0

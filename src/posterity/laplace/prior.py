@@ -181,7 +181,7 @@ class PriorPenalty:
         every: in how many steps `forces` takes each block's product once; None chooses by the size of the network.
 
     Example:
-        >>> penalty = pt.PriorPenalty(prior, model)
+        >>> penalty = pt.laplace.PriorPenalty(prior, model)
         >>> loss = cross_entropy(model(x), y) + penalty() / examples
     """
 

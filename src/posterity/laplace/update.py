@@ -30,6 +30,7 @@ from posterity.blocks import find_blocks, named, read_blocks
 from posterity.brief import brief
 from posterity.curvature import Curvature
 from posterity.data.provenance import Provenance, matrices_digest, past_of, together
+from posterity.deprecated import was
 from posterity.errors import BlockMismatch, NoBlocks
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
@@ -80,10 +81,11 @@ Join = Literal["frame", "turned", "sum"]
 JOINS: tuple[Join, ...] = ("frame", "turned", "sum")
 
 
+@was("prior", "model", "curvature")
 def update(
-    prior: Gaussian,
     model: nn.Module | Mapping[str, Tensor],
     curvature: Curvature,
+    prior: Gaussian,
     scales: Scales | None = None,
     *,
     join: Join = "frame",
@@ -98,9 +100,9 @@ def update(
     of two terms stays a sum, and where a third comes, two become the nearest Kronecker pair, which can lose the floor.
 
     Args:
-        prior: what was believed before the data.
         model: the trained network, or its blocks' matrices.
         curvature: of the data, from `estimate`.
+        prior: what was believed before the data.
         scales: α, β and τ; all 1 is Bayes' rule.
         join: how a sum of more terms than one structure holds becomes one.
 
@@ -112,7 +114,7 @@ def update(
 
     Example:
         >>> curvature = pt.estimate(model, data, pt.EKFAC())
-        >>> posterior = pt.update(prior, model, curvature)
+        >>> posterior = pt.update(model, curvature, prior)
     """
     if join not in JOINS:
         raise ValueError(f"join is one of {', '.join(map(repr, JOINS))}, not {join!r}")

@@ -18,7 +18,6 @@ from posterity.data.batches import Batch, Data, Workers, batches, check_data, is
 from posterity.data.dependence import dependence
 from posterity.data.hashes import Hashes, batch_hashes, copies, data_fingerprint, whole_of
 from posterity.data.near_copies import near_copies, repeats_by_chance, scaled
-from posterity.data.older_hashes import OlderHashes, older_batch_hashes
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData, DependentExamples, NoData
 
@@ -133,10 +132,6 @@ class Examples:
                 "independent examples: what belongs together (windows of a recording, rows of a person) needs groups="
             )
         return what, "new examples come from where these came from", LABELS
-
-    def older(self) -> OlderHashes:
-        """Hashes as older files have them."""
-        return torch.cat([older_batch_hashes(batch) for batch in self.batches])
 
     def readings(self) -> list[Reading]:
         """All examples, groups counting alike; where some are copies each once as well: the larger of both bounds holds."""

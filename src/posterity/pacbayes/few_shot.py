@@ -64,7 +64,7 @@ def sample_then_evaluate(
         A `Chosen`: the network's weights, and its certificate.
 
     Example:
-        >>> pt.sample_then_evaluate(model, prior, few, draws=1000).certificate.bound
+        >>> pt.pacbayes.sample_then_evaluate(model, prior, few, draws=1000).certificate.bound
     """
     likelihood = likelihood or Categorical()
     examples = Examples.of(data, batch_size, groups)

@@ -64,7 +64,7 @@ def gibbs_risk(
         The mean error and the number of independent replicates.
 
     Example:
-        >>> pt.gibbs_risk(model, fit.posterior, (x, y)).error
+        >>> pt.pacbayes.gibbs_risk(model, fit.posterior, (x, y)).error
     """
     held = every_batch(data, batch_size)
     total = sum(batch.count for batch in held)

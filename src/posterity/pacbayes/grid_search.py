@@ -48,7 +48,7 @@ def grid_search(
     (cα, cβ, cτ) is the same posterior for every c, so that each posterior is tried once however often the grid has it.
     """
     prior = prior if prior.is_compressed else prior.compress()
-    start = update(prior, model, curvature, join="sum")
+    start = update(model, curvature, prior, join="sum")
     bases = {name: _joint(prior.precision[name], curvature[name]) for name in prior.blocks}
     distinct = {
         (f"{a / t:.9e}", f"{b / t:.9e}"): Scales(a, b, t)
@@ -92,5 +92,5 @@ def _combined(prior: Gaussian, curvature: Curvature, name: str, basis: JointEige
     alpha, beta, tau = scales.of(name)
     if basis is None:
         one = prior.restricted([name])
-        return update(one, one.mean, curvature, scales).precision[name]
+        return update(one.mean, curvature, one, scales).precision[name]
     return basis.combine(alpha / tau, beta / tau)

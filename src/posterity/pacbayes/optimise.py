@@ -69,7 +69,7 @@ def optimise_posterior(
         NotFinite: if the loss or KL is no number: lower the learning rate.
 
     Example:
-        >>> better = pt.optimise_posterior(model, fit.posterior, fit.prior, data)
+        >>> better = pt.pacbayes.optimise_posterior(model, fit.posterior, fit.prior, data)
         >>> pt.certify(model, better, fit.prior, data).bound
     """
     like = next(model.parameters())

@@ -140,7 +140,7 @@ def recursive_certificate(
         A `Recursive`: the certificate, and the posterior that it holds for.
 
     Example:
-        >>> pt.recursive_certificate(model, prior, (x, y), chunks=4).certificate.bound
+        >>> pt.pacbayes.recursive_certificate(model, prior, (x, y), chunks=4).certificate.bound
     """
     if chunks < 1:
         raise ValueError(f"chunks is at least 1, not {chunks}")

@@ -165,10 +165,7 @@ def unseen(
             f"nobody can tell what {who} has seen: {'; '.join(past.gaps)}. Learn it with `pt.learn` from an untrained "
             'network, or vouch for it with vouched="…", a text that the certificate then prints.'
         )
-    found = seen(past.hashes, examples.hashes)
-    if len(past.older):
-        found |= torch.isin(examples.older(), past.older)
-    shared = int(found.sum())
+    shared = int(seen(past.hashes, examples.hashes).sum())
     apart = apart or (vouched and f"vouched for: {vouched}")
     if shared > by_chance(examples.hashes) and not (examples.few_values and apart):
         if examples.few_values:

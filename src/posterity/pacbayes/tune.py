@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.curvature import Curvature
+from posterity.deprecated import was
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, tune_strength
 from posterity.laplace.evidence import minimise
@@ -49,10 +50,11 @@ class PerLayer:
             raise ValueError(f"free scales are some of {EVERY_SCALE}, not {self.free}")
 
 
+@was("prior", "model", "curvature")
 def tune(
-    prior: Gaussian,
     model: nn.Module | Mapping[str, Tensor],
     curvature: Curvature,
+    prior: Gaussian,
     bound: BoundName | Literal["evidence"] = "catoni",
     delta: float = 0.1,
     search: PerLayer | None = None,
@@ -64,9 +66,9 @@ def tune(
     one number is searched for; `PerLayer` is the published search, which never finds better.
 
     Args:
-        prior: what was believed before the data; it is joined to one pair a block where it is a sum.
         model: the trained network, or its blocks' matrices.
         curvature: at these weights.
+        prior: what was believed before the data; it is joined to one pair a block where it is a sum.
         bound: "catoni", "mcallester" or "maurer", whose estimate is to be least; "evidence" maximises the marginal likelihood
             over the prior's strength instead, and Catoni's estimate is given with it.
         delta: the bound is to hold with probability 1 − delta.
@@ -75,13 +77,13 @@ def tune(
         A `Tuned`: the scales, the bound estimate, the approximate risk and KL. No certificate: see `pt.certify`.
 
     Example:
-        >>> scales = pt.tune(prior, model, curvature).scales
-        >>> posterior = pt.update(prior, model, curvature, scales)
+        >>> scales = pt.pacbayes.tune(model, curvature, prior).scales
+        >>> posterior = pt.update(model, curvature, prior, scales)
     """
     prior = prior if prior.is_compressed else prior.compress()
     landscape = Landscape.of(prior, model, curvature)
     if bound == "evidence":
-        scales = tune_strength(prior, model, curvature)
+        scales = tune_strength(model, curvature, prior)
         aer, kl = landscape.aer(scales), landscape.kl(scales)
         return Tuned(scales, catoni_best(aer, kl, landscape.count, delta)[0], aer, kl)
     if isinstance(search, PerLayer):

@@ -29,26 +29,12 @@ def fit_page(
     story: Mapping[str, str],
     gaussians: Mapping[str, Gaussian],
     history: History | None = None,
-    strange: tuple[Tensor, Prediction] | None = None,
     command: str = "",
 ) -> str:
-    """What was learned: facts, how training went, and how firmly the weights are held before and after.
-
-    Args:
-        title: of the page.
-        story: facts by name.
-        gaussians: the prior and the posterior, by name.
-        history: of the training, where there was one.
-        strange: training inputs and what is predicted for them, for a look at the strangest.
-        command: that made the page.
-    Returns:
-        The page's text.
-    """
+    """What was learned: facts by name, how training went, and how firmly the weights are held before and after."""
     drawn: dict[str, Axes] = {"spectra": plot.spectrum(gaussians)}
     if history is not None and history.epochs:
         drawn["training"] = plot.training(history)
-    if strange is not None and strange[1].unknown is not None and _are_images(strange[0]):
-        drawn["strangest training inputs"] = plot.gallery(strange[0], strange[1].unknown)
     return _page(title, "", [facts(story)], drawn, command)
 
 
@@ -62,19 +48,9 @@ def evaluation_page(
     inputs: Tensor | None = None,
     command: str = "",
 ) -> str:
-    """How good predictions are: figures, and the diagrams people expect.
+    """How good predictions are: figures by name, and the diagrams people expect.
 
-    Args:
-        title: of the page.
-        scores: figures by name.
-        prediction: for the labelled inputs.
-        targets: their labels, or numbers.
-        classes: names of the classes; empty for a regression.
-        foreign: scores of foreign inputs, to set beside those of the labelled ones.
-        inputs: the labelled inputs; where they are images, the strangest are shown.
-        command: that made the page.
-    Returns:
-        The page's text.
+    Without classes it is a regression. `foreign` are scores of foreign inputs, beside those of the labelled ones.
     """
     drawn: dict[str, Axes] = {}
     if classes:
@@ -90,69 +66,25 @@ def evaluation_page(
 
 def prediction_page(
     title: str,
-    names: Sequence[str],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
     prediction: Prediction,
     classes: Sequence[str] = (),
     inputs: Tensor | None = None,
     command: str = "",
 ) -> str:
-    """Predictions: the first rows, how sure they are, and the strangest inputs.
-
-    Args:
-        title: of the page.
-        names: of the inputs (files, row numbers).
-        prediction: for them.
-        classes: names of the classes; empty for a regression.
-        inputs: the inputs; where they are images, the strangest are shown.
-        command: that made the page.
-    Returns:
-        The page's text.
-    """
-    rows = []
-    unknown = prediction.unknown
-    for i, name in list(enumerate(names))[:ROWS]:
-        strange = "" if unknown is None else f"{float(unknown[i]):.4f}"
-        if classes:
-            sure, label = prediction.probs[i].max(-1)
-            rows.append(
-                [name, classes[int(label)], f"{float(sure):.3f}", f"{float(prediction.epistemic[i]):.3f}", strange]
-            )
-        else:
-            mean, std = float(prediction.mean[i].flatten()[0]), float(prediction.variance[i].flatten()[0]) ** 0.5
-            rows.append(
-                [
-                    name,
-                    f"{mean:.4g}",
-                    f"± {1.96 * std:.3g}",
-                    f"{float(prediction.epistemic[i].flatten()[0]):.3g}",
-                    strange,
-                ]
-            )
-    columns = (
-        ["input", "class", "sure", "epistemic", "unknown"]
-        if classes
-        else ["input", "mean", "95 %", "epistemic", "unknown"]
-    )
-    caption = f"the first {ROWS} of {len(names):,}" if len(names) > ROWS else ""
+    """Predictions: the first rows of their table, and the inputs with the highest scores where these are images."""
+    caption = f"the first {ROWS} of {len(rows):,}" if len(rows) > ROWS else ""
     drawn = _scores(prediction, None, inputs, classes)
-    return _page(title, f"For {len(names):,} inputs.", [], drawn, command, [table(columns, rows, caption)])
+    below = [table(columns, rows[:ROWS], caption)]
+    return _page(title, f"For {len(rows):,} inputs.", [], drawn, command, below)
 
 
 def certificate_page(title: str, certificate: Certificate, command: str = "") -> str:
-    """A certificate: the bound, where it is lost, and every number that a reviewer needs.
-
-    Args:
-        title: of the page.
-        certificate: to show.
-        command: that made the page.
-    Returns:
-        The page's text.
-    """
+    """A certificate: the bound, where it is lost, and every number that a reviewer needs."""
+    bound = f"error of {certificate.predictor}, at {100 * certificate.confidence:g} %"
     shown = [
-        (
-            f"≤ {100 * certificate.bound:.1f} %",
-            f"error of {certificate.predictor}, at {100 * certificate.confidence:g} %",
-        ),
+        (f"≤ {100 * certificate.bound:.1f} %", bound),
         (f"{100 * certificate.gibbs:.1f} %", "its error on the examples that certify"),
         (f"{certificate.n:,}", "examples, none of which the prior has seen"),
     ]
@@ -162,16 +94,7 @@ def certificate_page(title: str, certificate: Certificate, command: str = "") ->
 
 
 def prior_page(title: str, story: Mapping[str, str], gaussians: Mapping[str, Gaussian], command: str = "") -> str:
-    """One prior, block by block, or several beside each other.
-
-    Args:
-        title: of the page.
-        story: facts by name.
-        gaussians: the priors, by name.
-        command: that made the page.
-    Returns:
-        The page's text.
-    """
+    """One prior, block by block, or several beside each other."""
     only = next(iter(gaussians.values())) if len(gaussians) == 1 else None
     drawn = {"spectra": plot.spectrum(gaussians if only is None else only)}
     return _page(title, "", [facts(story)], drawn, command)

@@ -6,7 +6,6 @@ matplotlib is loaded when a picture is drawn: `pip install matplotlib`.
 from posterity.plot.certificates import waterfall
 from posterity.plot.classes import confusion, coverage, reliability
 from posterity.plot.curves import cold_posterior, small_data, training
-from posterity.plot.matrices import continual
 from posterity.plot.regression import regression
 from posterity.plot.spectra import spectrum
 from posterity.plot.unknown import gallery, unknown
@@ -14,7 +13,6 @@ from posterity.plot.unknown import gallery, unknown
 __all__ = [
     "cold_posterior",
     "confusion",
-    "continual",
     "coverage",
     "gallery",
     "regression",

@@ -46,7 +46,7 @@ def consistency(
         BadData: if there is no example, or outputs are not one vector an example.
 
     Example:
-        >>> pt.consistency(model, fit.posterior, data)
+        >>> pt.metrics.consistency(model, fit.posterior, data)
     """
     likelihood = likelihood or Categorical()
     largest, seen, network = 0.0, 0, Replica(model)

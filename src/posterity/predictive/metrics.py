@@ -42,7 +42,7 @@ def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Score
         BadData: if the first argument holds no probabilities.
 
     Example:
-        >>> pt.score(fit.predict(x).probs, y).nll
+        >>> pt.metrics.score(fit.predict(x).probs, y).nll
     """
     from torchmetrics.functional.classification import binary_auroc, multiclass_accuracy, multiclass_calibration_error
 
@@ -77,7 +77,7 @@ def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
         The area under the ROC curve, ties counted by half.
 
     Example:
-        >>> pt.ood_auroc(fit.predict(x).entropy, fit.predict(x_foreign).entropy)
+        >>> pt.metrics.ood_auroc(fit.predict(x).entropy, fit.predict(x_foreign).entropy)
     """
     from torchmetrics.functional.classification import binary_auroc
 
@@ -99,7 +99,7 @@ def selective_accuracy(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "
         The accuracy on the kept inputs; of equal confidences the first are kept.
 
     Example:
-        >>> pt.selective_accuracy(probs, y, coverage=0.8)
+        >>> pt.metrics.selective_accuracy(probs, y, coverage=0.8)
     """
     if not 0 < coverage <= 1:
         raise ValueError(f"coverage lies above 0 and up to 1, not {coverage}")
@@ -130,7 +130,7 @@ def reliability(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"], bi
         A `Reliability`: what a reliability diagram shows.
 
     Example:
-        >>> found = pt.reliability(probs, y)
+        >>> found = pt.metrics.reliability(probs, y)
         >>> axis.plot(found.confidence, found.accuracy)
     """
     confidence, labels = probs.max(-1)

@@ -105,14 +105,14 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
         case Stack():
             return _pack_stack(predictor)
         case StructuredGaussian():
-            own = {"calibration": _numbers(predictor.calibration), "in_unknown": predictor.in_unknown}
+            own = {"calibration": numbers_of(predictor.calibration), "in_unknown": predictor.in_unknown}
             return {"kind": "structured", **_meaning(predictor), **own}, {}
         case AveragedNetworks():
             tensors = {
                 f"{i}/{name}": w for i, (_, network) in enumerate(predictor.networks) for name, w in network.items()
             }
             shares = [share for share, _ in predictor.networks]
-            own = {"calibration": _numbers(predictor.calibration), "shares": shares}
+            own = {"calibration": numbers_of(predictor.calibration), "shares": shares}
             return {"kind": "networks", **_meaning(predictor), **own}, tensors
         case ExactLinear():
             return _pack_exact(predictor)
@@ -134,8 +134,8 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             in_unknown = plain["in_unknown"]
             return StructuredGaussian(
                 context.posterior,
-                _calibration(plain["calibration"]),
-                _likelihood(plain["likelihood"]),
+                calibration_of(plain["calibration"]),
+                likelihood_of(plain["likelihood"]),
                 _link(plain),
                 None if in_unknown is None else float(in_unknown),
             )
@@ -144,7 +144,7 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             if not all(weights for _, weights in networks):
                 raise DamagedFile("a network of an average has no weights.")
             return AveragedNetworks(
-                networks, _calibration(plain["calibration"]), _likelihood(plain["likelihood"]), _link(plain)
+                networks, calibration_of(plain["calibration"]), likelihood_of(plain["likelihood"]), _link(plain)
             )
         case "on inputs":
             rows = None if context.examples is None else context.examples.whole.positional[0].double()
@@ -190,7 +190,9 @@ def _pack_exact(exact: ExactLinear) -> tuple[Plain, dict[str, Tensor]]:
     members = []
     for k, m in enumerate(choice.members):
         packed_one, own = _pack_posterior(m.posterior, exact.likelihood)
-        members.append({"weight": m.weight, "calibration": _numbers(m.calibration), "nll": _safe(m.nll), **packed_one})
+        members.append(
+            {"weight": m.weight, "calibration": numbers_of(m.calibration), "nll": _safe(m.nll), **packed_one}
+        )
         tensors |= {f"{k}/{name}": x for name, x in own.items()}
         if m.log_probs is not None:
             tensors[f"{k}/log_probs"] = m.log_probs
@@ -204,7 +206,7 @@ def _pack_exact(exact: ExactLinear) -> tuple[Plain, dict[str, Tensor]]:
 
 
 def _unpack_exact(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> ExactLinear:
-    point, likelihood = _below(tensors, "point"), _likelihood(plain["likelihood"])
+    point, likelihood = _below(tensors, "point"), likelihood_of(plain["likelihood"])
     frames = {name: BlockFrame.of(context.prior.precision[name]) for name in point}
     empty = ExactLinear(point, frames, Choice((), 0, ""), likelihood, _link(plain), tensors.get("rows"))
     if plain["kind"] == "last layer":
@@ -221,7 +223,7 @@ def _unpack_exact(plain: Plain, tensors: Mapping[str, Tensor], context: Context)
         own = _below(tensors, str(k))
         posterior = _unpack_posterior(m, own, ofs[which[k] if which else 0])
         found = Member(
-            float(m["weight"]), posterior, _calibration(m["calibration"]), float(m["nll"]), own.get("log_probs")
+            float(m["weight"]), posterior, calibration_of(m["calibration"]), float(m["nll"]), own.get("log_probs")
         )
         members.append(found)
     if not members:
@@ -312,13 +314,16 @@ def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def _meaning(predictor: Predictor) -> Plain:
-    likelihood = predictor.likelihood
+    return {"likelihood": plain_likelihood(predictor.likelihood), "link": predictor.link}
+
+
+def plain_likelihood(likelihood: Likelihood) -> Plain:
+    """What outputs mean, as plain values."""
     own = ("precision", "per_input") if isinstance(likelihood, GaussianNoise) else ()
-    numbers = {name: getattr(likelihood, name) for name in own}
-    return {"likelihood": {"kind": _name(LIKELIHOODS, likelihood), **numbers}, "link": predictor.link}
+    return {"kind": _name(LIKELIHOODS, likelihood), **{name: getattr(likelihood, name) for name in own}}
 
 
-def _likelihood(plain: Plain) -> Likelihood:
+def likelihood_of(plain: Plain) -> Likelihood:
     kind = LIKELIHOODS[plain["kind"]]
     return GaussianNoise(plain["precision"], bool(plain["per_input"])) if kind is GaussianNoise else kind()
 
@@ -337,11 +342,11 @@ def _name(kinds: Mapping[str, type], value: object) -> str:
     return found
 
 
-def _numbers(calibration: Calibration) -> list[Any]:
+def numbers_of(calibration: Calibration) -> list[Any]:
     return [_safe(number) for number in calibration.numbers]
 
 
-def _calibration(numbers: Sequence[Any]) -> Calibration:
+def calibration_of(numbers: Sequence[Any]) -> Calibration:
     found = Calibration(*map(float, numbers))
     if not (0 <= found.tau < LARGEST and 1 / LARGEST < found.temperature < LARGEST):
         raise DamagedFile(f"a width of {found.tau} and a temperature of {found.temperature} are none.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,10 +14,11 @@ from torch import Tensor, nn
 
 from posterity.algebra import Floored, JointEigen, Matrix, Turned, eigenframe, is_large
 from posterity.blocks import Replicas, find_blocks, named, run_with, write_blocks
-from posterity.curvature import EKFAC, KFOC, Curvature, Estimator, InFrame, Likelihood, estimate
-from posterity.data import Data, batches
+from posterity.curvature import EKFAC, KFOC, Categorical, Curvature, Estimator, InFrame, Likelihood, estimate
+from posterity.data import Data
+from posterity.data.batches import Batch, batches
 from posterity.data.provenance import Provenance, past_of, sign, together
-from posterity.errors import NoData
+from posterity.errors import NoData, RepeatedTask, UnknownTask
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
 from posterity.kernel import Calibration
@@ -26,22 +28,17 @@ from posterity.laplace.run import evaluate
 from posterity.laplace.update import Join
 from posterity.pacbayes import Certificate, Landscape, certify, one_number
 from posterity.pacbayes.tune import BoundName
-from posterity.predictive import Prediction, predict
+from posterity.predictive import Prediction, predict, score
 from posterity.predictive.jvp import linear_draws
 from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
-from posterity.progressive.learner import ColumnLearner, seed_of
 from posterity.progressive.left_out import TAUS, column_calibration
 from posterity.progressive.memory import POOL
-from posterity.progressive.metrics import gathered, judged
-from posterity.progressive.network import Network, _Past, influential
+from posterity.progressive.network import Network, Past, influential
 from posterity.progressive.prior import column_prior, joined, lateral_block, own_block, start_at
 from posterity.progressive.task import Task
 from posterity.progressive.training import MEMORY_LIMIT, prior_adam, train_column
-
-TRIES = POOL
-"""Draws by which temperatures are compared: as many as can be kept of earlier columns."""
 
 Scaling = Scales | Literal["loo", "evidence"] | BoundName
 """How a column's α, β, τ are chosen: by leave-one-out (τ, with α = β = 1), given, of greatest evidence, or of least bound
@@ -72,7 +69,7 @@ class Learned:
         return float(self.posterior.kl(self.prior))
 
 
-class BPNN(ColumnLearner[Learned]):
+class BPNN:
     """A column for each task, with a learned prior for its layers and posteriors of earlier columns for its laterals.
 
     While a column learns, earlier ones are drawn from their posteriors, a draw for each batch. How wide its own posterior is, and
@@ -82,7 +79,8 @@ class BPNN(ColumnLearner[Learned]):
     model's weights where that is zero. Batch statistics stay at the model's. Earlier tasks stay bit-identical.
 
     Args:
-        model: the architecture of a column; as for `PNN`.
+        model: the architecture of a column and its initial weights. Parameters with requires_grad False are shared by all
+            columns and never trained.
         prior: the learned prior of the layers of every column.
         laterals: the layers where earlier columns lead in, as paths or patterns.
         head: the layer that each task has in its own size; the last linear one by default.
@@ -110,6 +108,8 @@ class BPNN(ColumnLearner[Learned]):
         >>> for task in stream: bpnn.learn(task)
         >>> bpnn.predict(x, task="apple").probs
     """
+
+    learned: tuple[Learned, ...] = ()
 
     def __init__(
         self,
@@ -144,6 +144,16 @@ class BPNN(ColumnLearner[Learned]):
         column_prior(self.prior, self.architecture, Column(model, nn.ModuleList()), [], head_precision)
 
     @property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of the tasks learned, in their order."""
+        return tuple(entry.task for entry in self.learned)
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """How many numbers each task added."""
+        return {entry.task: entry.column.parameters for entry in self.learned}
+
+    @property
     def bytes(self) -> dict[str, int]:
         """What each task added in memory. A tensor that several hold, a shared basis say, counts where it came in first."""
         found: dict[str, int] = {}
@@ -164,6 +174,16 @@ class BPNN(ColumnLearner[Learned]):
 
     # --- learning ----------------------------------------------------------------------------------
 
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Learned:
+        """Learn one more task. Without a generator, randomness follows from the learner's seed and the task's number."""
+        entry = self.draft(task, generator=generator, progress=progress)
+        self.adopt(entry)
+        return entry
+
+    def adopt(self, entry: Learned) -> None:
+        """Add a column that `draft` made."""
+        self.learned = (*self.learned, entry)
+
     def draft(
         self,
         task: Task,
@@ -178,40 +198,29 @@ class BPNN(ColumnLearner[Learned]):
         "loo", the one whose MAP network has the least validation NLL. Then the prior has seen the data that chose, and a
         certificate on it pays.
         """
-        self._accept(task)
+        task.check()
+        if task.name in self.tasks:
+            raise RepeatedTask(f'task "{task.name}" has been learned already: give the new one another name.')
         priors = [prior or self.prior] if prior is None or isinstance(prior, Gaussian) else list(prior)
         by = task.train if self.scales == "loo" else task.validation
         if len(priors) > 1 and by is None:
             raise NoData(f'task "{task.name}" has no validation data to choose among {len(priors)} priors by.')
         seed = seed_of(self.seed, len(self.learned), generator)
         trials = [self._trained(task, candidate, seed, progress) for candidate in priors]
-        if self.scales == "loo":
-            settled = [self._settled(trial, task, seed, progress) for trial in trials]
-            best = min(settled, key=lambda found: found.nll)
-        else:
-            trial = min(trials, key=lambda trial: _held_out(trial, task)) if len(trials) > 1 else trials[0]
-            best = self._settled(trial, task, seed, progress)
-        own, posterior = best.trial.prior, best.posterior
+        if self.scales != "loo" and len(trials) > 1:
+            assert by is not None
+            held = [evaluate(trial.network, batches(by, 1024), task.likelihood)[0] for trial in trials]
+            trials = [trials[held.index(min(held))]]
+        entry, _ = min((self._settled(trial, task, seed, progress) for trial in trials), key=lambda found: found[1])
         if len(priors) > 1:
             assert by is not None
-            own = own.with_provenance(own.provenance.chose("the prior", options=len(priors), by=Provenance.of(by)))
-        traces = [posterior.precision[n].trace_of(_wide(best.curvature[n])) for n in own.blocks]
-        trace = float(torch.stack([found.double() for found in traces]).sum()) / best.curvature.count
-        return Learned(
-            task.name,
-            task.likelihood,
-            task.classes,
-            best.trial.column,
-            own,
-            posterior,
-            trace,
-            best.trial.history,
-            best.calibration,
-        )
+            seen = entry.prior.provenance.chose("the prior", options=len(priors), by=Provenance.of(by))
+            entry = replace(entry, prior=entry.prior.with_provenance(seen))
+        return entry
 
-    def _settled(self, trial: _Trial, task: Task, seed: int, progress: bool) -> _Settled:
-        """How sure a trained column is: its curvature, scales and temperature."""
-        own, network = trial.prior, trial.network
+    def _settled(self, trial: _Trial, task: Task, seed: int, progress: bool) -> tuple[Learned, float]:
+        """How sure a trained column is (curvature, scales and temperature), and its left-out NLL where it was looked at."""
+        column, own, network = trial.column, trial.prior, trial.network
         curvature = estimate(
             network,
             task.train,
@@ -222,14 +231,19 @@ class BPNN(ColumnLearner[Learned]):
             generator=torch.Generator().manual_seed(seed + 1),
             progress=progress,
         )
-        posterior = update(own, network, curvature, self._scales(own, network, curvature), join=_join(own, curvature))
-        # What a column shares with the model is told by the learner's own folder.
-        posterior = replace(posterior, frozen=FrozenState())
-        if self.scales != "loo":
-            temperature = self._best_temperature(posterior, trial.column, task, seed)
-            return _Settled(trial, curvature, posterior.tempered(temperature))
-        calibration, nll = self._left_out(own, posterior, trial.column, task)
-        return _Settled(trial, curvature, posterior.tempered(calibration.tau), calibration, nll)
+        posterior = update(network, curvature, own, self._scales(own, network, curvature), join=_join(own, curvature))
+        # What a column shares with the model is in the learner's own folder.
+        posterior, calibration, nll = replace(posterior, frozen=FrozenState()), None, math.inf
+        if self.scales == "loo":
+            alone, size = self._at_means(column), self.training.get("batch_size", 256)
+            calibration, nll = column_calibration(alone, own, posterior, task, self.temperatures, size)
+            posterior = posterior.tempered(calibration.tau)
+        else:
+            posterior = posterior.tempered(self._best_temperature(posterior, column, task, seed))
+        traces = [posterior.precision[n].trace_of(_wide(curvature[n])) for n in own.blocks]
+        trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
+        names = task.name, task.likelihood, task.classes
+        return Learned(*names, column, own, posterior, trace, trial.history, calibration), nll
 
     def _estimator(self) -> Estimator:
         """Of the next column's curvature: in the eigenvectors that columns share, where there are any."""
@@ -276,7 +290,7 @@ class BPNN(ColumnLearner[Learned]):
         earlier, draws = [entry.column for entry in self.learned], None
         if earlier:
             past = joined([entry.posterior for entry in self.learned])
-            draws = Draws(past, _Past(earlier, self.architecture.laterals), seed)
+            draws = Draws(past, Past(earlier, self.architecture.laterals), seed)
         return self._network([*earlier, column], past=len(earlier), draws=draws)
 
     def _scales(self, prior: Gaussian, network: Network, curvature: Curvature) -> Scales:
@@ -291,65 +305,55 @@ class BPNN(ColumnLearner[Learned]):
             case "loo":
                 return Scales()
             case "evidence":
-                return tune_strength(prior, network, curvature)
+                return tune_strength(network, curvature, prior)
         landscape = Landscape.of(prior, network, curvature)
         frozen = sum(entry.trace for entry in self.learned) * curvature.count
         return one_number(replace(landscape, nll=landscape.nll + 0.5 * frozen), self.scales).scales
 
-    def _left_out(self, own: Gaussian, posterior: Gaussian, column: Column, task: Task) -> tuple[Calibration, float]:
-        """Width and softness of the new column, by its training examples, and their left-out NLL."""
-        earlier = [entry.column for entry in self.learned]
-        network = self._network([*earlier, column], past=len(earlier)).eval()
-        size = self.training.get("batch_size", 256)
-        return column_calibration(
-            network, own, posterior, task.train, task.likelihood, self.temperatures, size, task.groups
-        )
-
     def _best_temperature(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
-        """The one of least validation NLL, each tried on the same draws."""
+        """The one of least validation NLL, each tried on the same draws: as predictions take them, of at most `POOL` networks."""
         if len(self.temperatures) == 1:
             return self.temperatures[0]
         if task.validation is None:
             raise NoData(f'task "{task.name}" has no validation data to choose among {self.temperatures} by.')
-        if self.predictive == "jvp":
-            return self._best_width(posterior, column, task, seed + 3)
+        held = Batch.joined(list(batches(task.validation, 1024)))
+        outputs = self._linear_draws if self.predictive == "jvp" else self._drawn_networks
+        losses = {}
+        for temperature, drawn in outputs(posterior, column, held, seed):
+            losses[temperature] = _nll(from_outputs(drawn, task.likelihood, drawn.mean(0), False), held.targets)
+        return min(losses, key=lambda temperature: losses[temperature])
+
+    def _drawn_networks(
+        self, posterior: Gaussian, column: Column, held: Batch, seed: int
+    ) -> Iterator[tuple[float, Tensor]]:
+        """Outputs at each temperature of networks drawn from all columns."""
         # Draws that neither the column's training nor each other has anything to do with.
         network = self._in_training(column, seed + 2).eval()
         own = Draws(posterior, network, seed + 3)
         mean = write_blocks(own.blocks, own.mean)
-        x, y = gathered(task.validation)
-        x, y = x.to(own.like.device), y.to(own.like.device)
+        (x,) = held.to(own.like.device).positional
         # Earlier columns do not depend on the temperature of this one: each draw of them runs once.
         inputs = torch.arange(len(x)) if network.remember([x], self.memory_limit) else x
         outputs: dict[float, list[Tensor]] = {temperature: [] for temperature in self.temperatures}
-        for k in range(min(TRIES, self.samples)):
+        for k in range(min(POOL, self.samples)):
             network.fixed_draw, drawn = k, own.at(k)
             for temperature, found in outputs.items():
                 # A draw at temperature τ is the mean and √τ of the way to the draw at temperature one.
                 weights = {n: m + temperature**0.5 * (drawn[n] - m) for n, m in mean.items()}
                 with torch.no_grad():
                     found.append(run_with(network, weights, (inputs,)))
-        losses = {}
-        for temperature, found in outputs.items():
-            stacked = torch.stack(found)
-            losses[temperature] = judged(from_outputs(stacked, task.likelihood, stacked.mean(0), False), y).nll
-        return min(losses, key=lambda temperature: losses[temperature])
+        return ((temperature, torch.stack(found)) for temperature, found in outputs.items())
 
-    def _best_width(self, posterior: Gaussian, column: Column, task: Task, seed: int) -> float:
-        """The temperature of least validation NLL for the network made linear in its own column: τ only scales its draws."""
-        earlier = [entry.column for entry in self.learned]
-        network = self._network([*earlier, column], past=len(earlier)).eval()
-        assert task.validation is not None
+    def _linear_draws(
+        self, posterior: Gaussian, column: Column, held: Batch, seed: int
+    ) -> Iterator[tuple[float, Tensor]]:
+        """The same of the network made linear in its own column, whose draws τ only scales."""
+        network, dice = self._at_means(column), torch.Generator().manual_seed((seed + 3) % 2**63)
         device = next(network.parameters()).device
-        inputs = [batch.to(device) for batch in batches(task.validation, 250)]
-        dice = torch.Generator().manual_seed(seed % 2**63)
+        inputs = [held.rows(some).to(device) for some in torch.arange(held.count).split(250)]
         mean, shifts = linear_draws(network, posterior, inputs, (self.samples + 1) // 2, dice)
-        targets = torch.cat([batch.targets for batch in inputs])
-        losses = {}
         for temperature in self.temperatures:
-            drawn = torch.cat([mean + temperature**0.5 * shifts, mean - temperature**0.5 * shifts])
-            losses[temperature] = judged(from_outputs(drawn, task.likelihood, mean, False), targets).nll
-        return min(losses, key=lambda temperature: losses[temperature])
+            yield temperature, torch.cat([mean + temperature**0.5 * shifts, mean - temperature**0.5 * shifts])
 
     # --- using -------------------------------------------------------------------------------------
 
@@ -470,6 +474,16 @@ class BPNN(ColumnLearner[Learned]):
 
         return load(folder, model, **options)
 
+    def _number(self, task: str) -> int:
+        if task not in self.tasks:
+            raise UnknownTask(f'no task "{task}" has been learned: there are {list(self.tasks)}.')
+        return self.tasks.index(task)
+
+    def _at_means(self, column: Column) -> Network:
+        """A new column with earlier ones at their means."""
+        earlier = [entry.column for entry in self.learned]
+        return self._network([*earlier, column], past=len(earlier)).eval()
+
     def _network(self, columns: Sequence[Column], *, past: int = 0, draws: Draws | None = None) -> Network:
         return Network(
             columns,
@@ -491,18 +505,6 @@ class _Trial:
     history: History
 
 
-@dataclass(frozen=True, eq=False)
-class _Settled:
-    """A column at its mode, and how sure it is."""
-
-    trial: _Trial
-    curvature: Curvature
-    posterior: Gaussian
-    calibration: Calibration | None = None
-    nll: float = math.inf
-    """Of left-out examples, where these were looked at."""
-
-
 def _reached(network: Any, posterior: Gaussian, x: Any) -> list[str]:
     """The blocks that an output depends on: draws of others, earlier heads and what lies behind the last lateral, go unseen."""
     if len(network.columns) == 1 or not isinstance(x, Tensor):
@@ -513,9 +515,23 @@ def _reached(network: Any, posterior: Gaussian, x: Any) -> list[str]:
     return [n for n, block in blocks.items() if not found.isdisjoint(block.parameters.values())]
 
 
-def _held_out(trial: _Trial, task: Task) -> float:
-    assert task.validation is not None
-    return evaluate(trial.network, batches(task.validation, 1024), task.likelihood)[0]
+def _nll(prediction: Prediction, targets: Tensor) -> float:
+    """A mean, in nats."""
+    targets = targets.to(prediction.mean.device)
+    if isinstance(prediction.likelihood, Categorical):
+        return score(prediction.probs, targets).nll
+    outputs, checked = prediction.likelihood.check(prediction.logits, targets)
+    return float(prediction.likelihood.nll(outputs, checked)) / len(targets)
+
+
+def seed_of(seed: int, number: int, generator: torch.Generator | None) -> int:
+    """The seed of a task: from the generator if there is one, else from the learner's seed and the task's number.
+
+    The second makes a stream that is saved and taken up again go on to the same bits.
+    """
+    if generator is not None:
+        return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    return int.from_bytes(hashlib.sha256(f"{seed} {number}".encode()).digest()[:7], "little")
 
 
 def default_estimator(scales: Scaling) -> Estimator:

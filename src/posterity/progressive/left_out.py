@@ -15,7 +15,6 @@ from torch import Tensor
 from posterity.blocks import Replica, evaluating, find_blocks, named, read_blocks
 from posterity.checks import check_groups
 from posterity.curvature import Likelihood
-from posterity.data import Data
 from posterity.data.batches import Batch, batches
 from posterity.data.leave_out import LeaveOut
 from posterity.errors import BadData, DidNotConverge, Inconsistent
@@ -24,6 +23,7 @@ from posterity.kernel import BlockFrame, Calibration, LeftOut, Linearised, PerOu
 from posterity.kernel.left_out import without_themselves
 from posterity.predictive.linearised import output_moments
 from posterity.progressive.network import Network
+from posterity.progressive.task import Task
 
 log = logging.getLogger("posterity")
 
@@ -41,11 +41,9 @@ def column_calibration(
     network: Network,
     prior: Gaussian,
     posterior: Gaussian,
-    data: Data,
-    likelihood: Likelihood,
+    task: Task,
     taus: Sequence[float] = TAUS,
     batch_size: int = 256,
-    groups: Tensor | None = None,
 ) -> tuple[Calibration, float]:
     """The (τ, T) of least leave-one-out NLL, and that NLL.
 
@@ -53,15 +51,13 @@ def column_calibration(
     `network` runs earlier columns at their means and stands at the mode of the new blocks. Where no posterior is consistent
     with its own examples, predictions are the network's own: the least τ, and T = 1.
     """
-    taken: list[Batch] = []
-    like = next(network.parameters())
-    for batch in batches(data, batch_size):
-        taken.append(batch.to(like.device))
+    device, likelihood = next(network.parameters()).device, task.likelihood
+    taken = [batch.to(device) for batch in batches(task.train, batch_size)]
     with evaluating(network):
         targets = torch.cat([likelihood.check(b.outputs(network).detach(), b.targets)[1] for b in taken])
         outputs = taken[0].outputs(network).detach()
-        check_groups(groups, len(targets))
-        leave_out = LeaveOut.of(targets, groups)
+        check_groups(task.groups, len(targets))
+        leave_out = LeaveOut.of(targets, task.groups)
         for estimate in (_exact, _structured):
             try:
                 left_out = estimate(network, prior, posterior, taken, outputs, targets, likelihood, leave_out)

@@ -88,6 +88,8 @@ def _trees(plain: Plain, tensors: Mapping[str, Tensor]) -> Trees:
     for name in ("roots", "left", "right"):
         if not bool(((tensors[name] >= 0) & (tensors[name] < count)).all()):
             raise DamagedFile(f'"{name}" of trees points outside of their {count} nodes.')
+    if not bool((tensors["feature"] >= 0).all()):
+        raise DamagedFile('"feature" of trees is below zero.')
     return Trees(**{name: tensors[name] for name in NODES}, depth=int(plain["depth"]))
 
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,39 +23,27 @@ from torch import Tensor, nn
 
 from posterity.blocks import Replica
 from posterity.blocks.replicas import copied
-from posterity.brief import brief
 from posterity.checks import check_network
 from posterity.curvature import EKFAC, Curvature
 from posterity.data.batches import Batch
 from posterity.data.examples import Examples
-from posterity.errors import BadPriorFile, DamagedFile, FutureVersion, NotAFit, NotStorable, OtherNetwork
+from posterity.errors import DamagedFile, NotAFit, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
-from posterity.gaussian.container import LIMIT, ZEROS, Entry, read_file, tensors_in, versions, write_file
-from posterity.gaussian.header import Header
-from posterity.gaussian.storage import assemble, disassemble
+from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
+from posterity.gaussian.container import LIMIT
 from posterity.gaussian.storage import load as load_gaussian
 from posterity.laplace import Scales
-from posterity.memory import require_memory
 from posterity.predictive.state import Context, pack, unpack, without_examples
 from posterity.workflow.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from posterity.workflow.fit import Fit
 
 log = logging.getLogger("posterity")
-FORMAT = 1
 
 
-@dataclass(frozen=True)
-class FitManifest:
-    """What a file says of its fit before anything is built: plain values that were checked to be there."""
-
-    __repr__ = brief
-
-    raw: Mapping[str, Any]
-    tensors: dict[str, Tensor]
+class FitManifest(Bundle):
+    """What a file says of its fit before anything is built."""
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -74,14 +60,9 @@ class FitManifest:
         """The prior as it was given, where it is kept."""
         return self.gaussian("given") if "given" in self.raw else None
 
-    def gaussian(self, which: str) -> Gaussian:
-        """The prior or the posterior, without the network."""
-        header = Header.from_json({"sha256": ZEROS, **self.raw[which]})
-        return assemble(header, self._below(which))
-
     def examples(self) -> Examples | None:
         """The training examples, where they are kept."""
-        sizes, named = self.raw["examples"], self._below("examples")
+        sizes, named = self.raw["examples"], self.below("examples")
         if sizes is None:
             return None
         inputs = {name.removeprefix("inputs/"): x for name, x in named.items() if name.startswith("inputs/")}
@@ -105,7 +86,7 @@ class FitManifest:
         Raises:
             OtherNetwork: if it has other layers.
         """
-        found = with_weights(model, self._below("network"))
+        found = with_weights(model, self.below("network"))
         trainable = set(self.raw["trainable"])
         for name, p in found.named_parameters():
             if p.is_floating_point():
@@ -122,7 +103,7 @@ class FitManifest:
         if device.type != "cpu":
             prior, posterior = prior.to(device), posterior.to(device)
         context = Context(Replica(copied(network).eval()), prior, posterior, examples)
-        predictor = unpack(self.raw["predictor"], self._below("predictor"), context)
+        predictor = unpack(self.raw["predictor"], self.below("predictor"), context)
         if examples is not None:  # what does not fit together shows at the first prediction
             with torch.no_grad():
                 predictor.moments(context.network, examples.inputs[0].rows(torch.arange(1)))
@@ -131,15 +112,6 @@ class FitManifest:
         # Curvature is no part of what predicts or certifies.
         nothing = Curvature({}, 0.0, int(self.raw["count"]), EKFAC(), predictor.likelihood)
         return Fit(network, prior, posterior, nothing, Scales(), None, predictor, plan, examples)
-
-    def _below(self, prefix: str) -> dict[str, Tensor]:
-        columns = set(self.raw["columns"])
-        return {
-            # Memory of torch's own, laid out as it was: products repeat to the last bit only if it is.
-            name[len(prefix) + 1 :]: x.clone().mT if name in columns else x.clone()
-            for name, x in self.tensors.items()
-            if name.startswith(f"{prefix}/")
-        }
 
 
 def with_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
@@ -176,36 +148,23 @@ def save_fit(
         speaks, given_up = without_examples(fit.predictor)
         log.info("without its training examples the variance of an output changes by %.1e of it at most", given_up)
     plain, predictor = pack(speaks)
-    tensors: dict[str, Tensor] = {f"predictor/{name}": x for name, x in predictor.items()}
-    tensors |= {f"network/{name}": x.detach() for name, x in fit.replicas.network.state_dict().items()}
-    kept = None
+    network = {name: x.detach() for name, x in fit.replicas.network.state_dict().items()}
+    parts, kept = {"predictor": predictor, "network": network}, None
     if speaks.needs_examples:
         assert fit.examples is not None
-        kept, own = _pack_examples(fit.examples)
-        tensors |= {f"examples/{name}": x for name, x in own.items()}
-    columns = [name for name, x in tensors.items() if x.ndim > 1 and not x.is_contiguous() and x.mT.is_contiguous()]
-    entries = {name: Entry(x.mT if name in columns else x) for name, x in tensors.items()}
-    headers = {}
-    for which, gaussian in {"prior": fit.prior, "posterior": fit.posterior, "given": given}.items():
-        if gaussian is None:
-            continue
-        headers[which], parts = disassemble(gaussian)
-        entries |= {f"{which}/{name}": entry for name, entry in parts.items()}
+        kept, parts["examples"] = _pack_examples(fit.examples)
     header = {
-        "fit": FORMAT,
-        "written_by": versions(),
-        "network": type(fit.model).__name__,
+        "fit": type(fit.model).__name__,
         "trainable": [name for name, p in fit.replicas.network.named_parameters() if p.requires_grad],
         "count": fit.curvature.count,
         "plan": {"verb": fit.plan.verb, "ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)},
         "predictor": plain,
         "examples": kept,
         "without_examples": given_up,
-        "columns": columns,
-        **headers,
         "extra": dict(extra or {}),
     }
-    write_file(path, header, entries)
+    gaussians = {"prior": fit.prior, "posterior": fit.posterior} | ({} if given is None else {"given": given})
+    write_bundle(path, header, gaussians, parts)
 
 
 @torch.inference_mode(False)
@@ -238,16 +197,13 @@ def load(path: str | os.PathLike[str], model: nn.Module | None = None, *, limit_
 
 def read_manifest(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FitManifest:
     """What a file of a fit says of it, every byte checked, before anything is built."""
-    with naming(Path(path)):
-        raw, data = read_file(Path(path), limit_bytes)
-        if not isinstance(raw, dict) or "fit" not in raw:
+    found = read_bundle(path, limit_bytes)
+    with naming(path):
+        if "fit" not in found.raw:
             raise NotAFit(
                 "it holds no fit: `fit.save(path)` writes one. A prior is opened without a network: pt.load(path)."
             )
-        if not isinstance(raw["fit"], int) or raw["fit"] > FORMAT:
-            raise FutureVersion(f"it is a fit in format {raw['fit']} and this version reads up to {FORMAT}: upgrade.")
-        require_memory(len(data), "the fit in this file")
-        return FitManifest(raw, tensors_in(data))
+        return FitManifest(found.raw, found.tensors)
 
 
 def handed_down(path: str | os.PathLike[str]) -> Gaussian:
@@ -258,17 +214,6 @@ def handed_down(path: str | os.PathLike[str]) -> Gaussian:
         return load_gaussian(path)
     with naming(Path(path)):
         return found.gaussian("posterior")
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Errors name the file; whatever a damaged one leads to is called that."""
-    try:
-        yield
-    except BadPriorFile as error:
-        raise type(error)(f"{path}: {error}") from error.__cause__
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise DamagedFile(f"{path}: it is damaged ({type(error).__name__}: {error}). Save the fit again.") from error
 
 
 def _pack_examples(examples: Examples) -> tuple[dict[str, Any], dict[str, Tensor]]:

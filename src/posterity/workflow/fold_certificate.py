@@ -136,7 +136,7 @@ def certify_folds(
         if learner == "learn":
             fit = learn(twin, rows_of(data, kept), prior, likelihood, generator=generator, **options)
         else:
-            fit = adapt(twin, prior, rows_of(data, kept), likelihood, generator=generator, **options)
+            fit = adapt(twin, rows_of(data, kept), prior, likelihood, generator=generator, **options)
         # Whatever the options of learning have let in: a fit that has seen its part, or may have, is refused.
         part = Examples.of(rows_of(data, out), batch_size, look=False)
         unseen(

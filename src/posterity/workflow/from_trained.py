@@ -183,7 +183,7 @@ def prior(
     )
     scale = 1.0 if population is None else population / curvature.count
     start = isotropic(model, floor, mean="model", blocks=blocks)
-    found = update(start, model, curvature, Scales(beta=scale))
+    found = update(model, curvature, start, Scales(beta=scale))
     return with_frozen(replace(found, card=replace(found.card, text=text)), model)
 
 

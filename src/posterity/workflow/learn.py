@@ -14,6 +14,7 @@ from posterity.checks import admitted, check_prior, with_known_options
 from posterity.curvature import Categorical, Estimator, Likelihood
 from posterity.data import Data
 from posterity.data.batches import Workers
+from posterity.deprecated import was
 from posterity.errors import PosterityError, TooLarge, UnsupportedNetwork, WrongChoice
 from posterity.gaussian import Gaussian
 from posterity.kernel import Inference, Link
@@ -133,11 +134,12 @@ def learn(
         return make_fit(problem, choose_plan(facts_of("learn", problem, options), method), options)
 
 
+@was("model", "prior", "data")
 @with_known_options
 def adapt(
     model: nn.Module,
-    prior: Gaussian,
     data: Data,
+    prior: Gaussian,
     likelihood: Likelihood | None = None,
     *,
     classes: Sequence[str] | None = None,
@@ -160,8 +162,8 @@ def adapt(
 
     Args:
         model: the network that the prior is for.
-        prior: a learned prior.
         data: few examples, as `learn` takes them.
+        prior: a learned prior.
         likelihood: what outputs mean.
         classes: the names of the classes; see `learn`.
         head: "keep" or "new"; see `learn`.
@@ -184,7 +186,7 @@ def adapt(
         WrongChoice: if the prior was learned from nothing.
 
     Example:
-        >>> fit = pt.adapt(model, pt.load("watch.safetensors"), (x, y), classes=names)
+        >>> fit = pt.adapt(model, (x, y), pt.load("watch.safetensors"), classes=names)
         >>> fit.predict(x_new).probs
     """
     check_prior(prior)

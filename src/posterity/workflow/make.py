@@ -128,8 +128,8 @@ def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | Non
     )
     scales = options.scales if isinstance(options.scales, Scales) else Scales()
     if options.criterion == "catoni" or options.criterion == "mcallester":
-        scales = tune(best.prior, model, curvature, options.criterion).scales
-    posterior = signed(update(best.prior, model, curvature, scales), model, best.history, problem.classes)
+        scales = tune(model, curvature, best.prior, options.criterion).scales
+    posterior = signed(update(model, curvature, best.prior, scales), model, best.history, problem.classes)
     link, size, likelihood = options.link, problem.batch_size, best.likelihood
     if predictor is None:
         calibration = Calibration()

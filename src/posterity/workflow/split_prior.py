@@ -51,7 +51,7 @@ class Refined:
         Args:
             confidence: as for `pt.certify`.
             epochs: of optimising; with none the prior itself is certified.
-            optimising: further options of `pt.optimise_posterior`.
+            optimising: further options of `pt.pacbayes.optimise_posterior`.
             generator: of the draws.
             progress: whether to show bars.
             options: further options of `pt.certify`.

@@ -1,4 +1,4 @@
-"""Doors to other libraries: scikit-learn's estimators and laplace-torch's posteriors. None is imported before it is used."""
+"""Integrations with other libraries: scikit-learn's estimators and laplace-torch's posteriors. Each is imported when used."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import numpy as np
 from torch import nn
 
 from posterity.errors import DamagedFile, NotAFit, NotStorable, NotWritable, OtherNetwork
-from posterity.workflow.file import FitManifest, naming, read_manifest, save_fit
-from posterity.workflow.old_folders import OldFolder
+from posterity.gaussian.bundle import naming
+from posterity.workflow.file import read_manifest, save_fit
 
 LABELS = {"U": "text", "i": "whole", "u": "whole", "f": "number", "b": "truth"}
 """Kinds of labels by numpy's letter; others have no place in a file without code."""
@@ -45,12 +45,12 @@ def save_estimator(estimator: Any, path: Path, overwrite: bool) -> None:
 
 
 def load_estimator(kind: type[Any], path: Path, network: Callable[[int, int], nn.Module] | None) -> Any:
-    """Open what `save_estimator` wrote, or a folder of an older version.
+    """Open what `save_estimator` wrote.
 
     Raises:
         BadPriorFile: under the fitting name, if it is something else, or not as it was written.
     """
-    content: FitManifest | OldFolder = OldFolder.read(path) if path.is_dir() else read_manifest(path)
+    content = read_manifest(path)
     with naming(path):
         found = content.extra
         if found.get("kind") not in ("PosteriorClassifier", "PosteriorRegressor"):

@@ -48,7 +48,7 @@ def from_laplace(la: Any) -> Fit:
 
     Example:
         >>> la = laplace.Laplace(model, "classification", "all", "kron"); la.fit(loader)
-        >>> pt.from_laplace(la).posterior.save("prior.safetensors")
+        >>> pt.wrappers.from_laplace(la).posterior.save("prior.safetensors")
     """
     structure = getattr(type(la), "_key", ("", ""))[1]
     if structure not in ("kron", "diag", "full"):
@@ -93,7 +93,7 @@ def to_laplace(fit: Fit) -> Any:
         NotConvertible: if the posterior leaves out trainable weights and is not one linear layer.
 
     Example:
-        >>> la = pt.to_laplace(pt.posterior(model, data, blocks=["fc"]))
+        >>> la = pt.wrappers.to_laplace(pt.posterior(model, data, blocks=["fc"]))
         >>> la(x, pred_type="glm", link_approx="probit")
     """
     try:

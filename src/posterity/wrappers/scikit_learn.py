@@ -20,7 +20,7 @@ from posterity.data.near_copies import repeats_by_chance
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData, NotHeldOut, NotInstalled
 from posterity.gaussian import Gaussian
-from posterity.gaussian.header import parse
+from posterity.gaussian.plain import parse
 from posterity.predictive import Prediction
 from posterity.workflow import Fit, learn
 from posterity.workflow.file import handed_down

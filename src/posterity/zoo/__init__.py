@@ -97,7 +97,7 @@ def load(name: str) -> Gaussian:
         DamagedFile: if it is another file than the one listed.
 
     Example:
-        >>> fit = pt.adapt(network, pt.zoo.load("watch"), (x, y))
+        >>> fit = pt.adapt(network, (x, y), pt.zoo.load("watch"))
     """
     entry = find(name)
     if not entry.path.is_file():

@@ -159,7 +159,7 @@ def last_layer(problem: Problem, options: Options) -> Made:
         past_of(model, weights, found.seen, beside=True).joined(found.seen),
         matrices_digest(weights),
     )
-    posterior = update(prior, weights, curvature)
+    posterior = update(weights, curvature, prior)
     posterior = replace(posterior, card=replace(posterior.card, classes=tuple(problem.classes or ())))
     predictor = LastLayer(weights, frames, choice, likelihood, options.link, head=head)
     return Made(predictor, prior, posterior, curvature)

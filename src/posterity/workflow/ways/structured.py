@@ -59,12 +59,12 @@ def structured(problem: Problem, options: Options) -> Made:
     )
     prior = problem.prior
     if options.precision is None:
-        tuned = tune_strength(prior, model, curvature)
+        tuned = tune_strength(model, curvature, prior)
         assert isinstance(tuned.alpha, float)
         prior = isotropic(model, tuned.alpha, blocks=blocks)
         # A precision from a continuum: the prior has seen the data that chose it, and cannot be certified on it.
         prior = prior.with_provenance(prior.provenance.joined(tuned.provenance))
-    found = update(prior, model, curvature)
+    found = update(model, curvature, prior)
     found = replace(found, card=replace(found.card, classes=tuple(problem.classes or ())))
     data, held = problem.again, options.validation
     calibration = calibrated(model, found, likelihood, data, held, options.link, problem.batch_size)

@@ -94,14 +94,14 @@ def measured(meeting: Meeting, predictor: Predictor) -> dict[str, Any]:
     test, often = meeting.test(), meeting.test(HALF_SECOND)
     count = len(test.y)
     answer = predictor(torch.cat([test.x, meeting.strange().x]))
-    found = pt.score(answer.probs[:count], test.y)
-    bins = pt.reliability(answer.probs[:count], test.y)
+    found = pt.metrics.score(answer.probs[:count], test.y)
+    bins = pt.metrics.reliability(answer.probs[:count], test.y)
     return {
         "accuracy": round(found.accuracy, 5),
         "nll": round(found.nll, 5),
         "ece": round(found.ece, 5),
-        "ece_often": round(pt.score(predictor(often.x).probs, often.y).ece, 5),
-        "auroc": round(pt.ood_auroc(answer.score[:count], answer.score[count:]), 5),
+        "ece_often": round(pt.metrics.score(predictor(often.x).probs, often.y).ece, 5),
+        "auroc": round(pt.metrics.ood_auroc(answer.score[:count], answer.score[count:]), 5),
         "reliability": [_rounded(part) for part in (bins.confidence, bins.accuracy, bins.share)],
     }
 

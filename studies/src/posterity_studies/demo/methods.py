@@ -42,8 +42,8 @@ def adapted(meeting: Meeting, prior: pt.Gaussian, seconds: int, shares: Sequence
     """Posterity: no training at all, and every choice by leaving out what was shown."""
     return pt.adapt(
         at_mean(prior),
-        prior,
         meeting.shown(seconds).pair,
+        prior,
         classes=meeting.classes,
         shares=shares,
         generator=torch.Generator().manual_seed(0),

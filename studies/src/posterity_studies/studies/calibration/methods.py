@@ -81,7 +81,7 @@ def _laplace(kind: str, only: str | None = None) -> Fit:
         generator = torch.Generator().manual_seed(seed)
         chosen = {"blocks": [only]} if only else {}
         curvature = estimate(model, task.train, KFOC(), generator=generator, progress=False, **chosen)  # type: ignore[arg-type]
-        posterior = update(prior, model, curvature, join="sum")
+        posterior = update(model, curvature, prior, join="sum")
 
         def predict(x: Tensor, temperature: float) -> Tensor:
             # The inputs are kept too: what is freed may lend its address to other inputs.

@@ -43,7 +43,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     dead = dead_units(model, part[0])
     values["dead"] = {name: int(which.sum()) for name, which in dead.items()}
     for gamma in arguments["gammas"]:
-        posterior = update(build_prior(kind, learned, 1.0, gamma, seed), model, curvature, join="sum")
+        posterior = update(model, curvature, build_prior(kind, learned, 1.0, gamma, seed), join="sum")
         for treatment, taus in arguments["taus"].items():
             noise = draw_noise(treatment, posterior, dead, arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)

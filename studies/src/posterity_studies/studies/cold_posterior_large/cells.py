@@ -92,9 +92,9 @@ def _around_the_mode(
     # In eigenvectors that are there already, the same for both priors: nothing is decomposed again.
     first = prior_of(kind, learned, model, arguments["gammas"][0])
     options: dict[str, Any] = {"blocks": named(first.mean), "batch_size": EACH, "progress": False}
-    curvature = estimate(model, train_set, pt.InFrame.of(first), generator=generator, **options)
+    curvature = estimate(model, train_set, pt.curvature.InFrame.of(first), generator=generator, **options)
     for gamma in arguments["gammas"]:
-        posterior = update(prior_of(kind, learned, model, gamma), model, curvature)
+        posterior = update(model, curvature, prior_of(kind, learned, model, gamma))
         found = tempered(model, posterior, x, arguments["taus"], arguments["draws"], generator)
         values[f"{gamma:g}"] = {
             way: {f"{tau:g}": measures(probs, y) for tau, probs in curve.items()} for way, curve in found.items()
@@ -154,7 +154,7 @@ def _fit_head(model: nn.Module, train_set: Pair) -> None:
 def _objective(model: nn.Module, prior: pt.Gaussian, train_set: Pair) -> tuple[float, float]:
     """NLL and the prior's penalty, in nats an example."""
     loss = F.cross_entropy(_outputs(model, train_set[0]), train_set[1])
-    return float(f"{loss:.4g}"), float(f"{pt.PriorPenalty(prior, model)().detach() / len(train_set[1]):.4g}")
+    return float(f"{loss:.4g}"), float(f"{pt.laplace.PriorPenalty(prior, model)().detach() / len(train_set[1]):.4g}")
 
 
 def measures(probs: Tensor, y: Tensor) -> dict[str, float]:

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from posterity.gaussian import Gaussian
 from posterity.lenet import lenet5
-from posterity.progressive import BPNN, PNN, Joint, Judgement, OneNetwork, Stream, Task, judge
-from posterity.progressive.metrics import average_accuracy, backward_transfer, forgetting, gathered, judged
+from posterity.progressive import BPNN, Stream, Task
 from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.continual import PNN, Joint, Judgement, OneNetwork, judge
+from posterity_studies.shared.continual.metrics import average_accuracy, backward_transfer, forgetting, gathered, judged
 from posterity_studies.shared.networks import with_fast_pooling
 from posterity_studies.shared.priors import start_at
 from posterity_studies.shared.prototypes import Prototypes

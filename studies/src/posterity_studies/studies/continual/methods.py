@@ -12,7 +12,8 @@ from torch import nn
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic
 from posterity.lenet import lenet5
-from posterity.progressive import BPNN, EWC, PNN, FineTuning, Joint, Learner, OnlineLaplace
+from posterity.progressive import BPNN
+from posterity_studies.shared.continual import EWC, PNN, FineTuning, Joint, Learner, OnlineLaplace
 from posterity_studies.shared.networks import fresh, with_fast_pooling
 from posterity_studies.shared.priors import at_strength, build_prior, start_at
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from posterity.algebra import Floored
-from posterity.progressive import BPNN, PNN, Stream, Task
-from posterity.progressive.metrics import gathered, judged
+from posterity.progressive import BPNN, Stream, Task
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.columns import Origin, imagenet_columns, last_stages, made_up_columns
+from posterity_studies.shared.continual import PNN
+from posterity_studies.shared.continual.metrics import gathered, judged
 from posterity_studies.shared.picture_streams import made_up, of_sets, of_washington
 from posterity_studies.studies.continual_large.methods import Method, method
 

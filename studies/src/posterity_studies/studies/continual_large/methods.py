@@ -13,8 +13,9 @@ from torch import nn
 from posterity.algebra import scaled_identity
 from posterity.gaussian import Gaussian
 from posterity.laplace import History, Scales
-from posterity.progressive import BPNN, PNN, Task
+from posterity.progressive import BPNN, Task
 from posterity_studies.shared.columns import Origin
+from posterity_studies.shared.continual import PNN
 
 NAMES = {
     "learned": "BPNN, learned prior",

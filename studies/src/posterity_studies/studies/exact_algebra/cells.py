@@ -53,7 +53,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
 def _single_pair(
     model: Any, prior: Any, curvature: Any, scales: Scales, arguments: Arguments, generator: torch.Generator
 ) -> dict[str, Any]:
-    exact = update(prior, model, curvature, scales, join="sum")
+    exact = update(model, curvature, prior, scales, join="sum")
     pair = exact.compress()
     data = data_set("notmnist")
     kept = torch.randperm(len(data.test[0]), generator=torch.Generator().manual_seed(arguments["seed"]))[

@@ -9,15 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import (
-    Kronecker,
-    KroneckerSum,
-    factorwise_sum,
-    nearest,
-    power_history,
-    relative_error,
-)
+from posterity.algebra import Kronecker, KroneckerSum, nearest, relative_error
 from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.power_method import factorwise_sum, power_history
 
 JITTER = 1e-8
 """What the paper adds to A·Aᵀ to make it positive definite."""

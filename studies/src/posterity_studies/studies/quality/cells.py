@@ -150,7 +150,7 @@ def handed_down(model: nn.Module, data: Pair, classes: tuple[str, ...], seed: in
     """The prior that a trained network leaves: its weights, and their curvature on the source."""
     generator = torch.Generator().manual_seed(seed)
     curvature = estimate(model, data, EKFAC(), generator=generator, progress=False)
-    found = update(isotropic(model, 1.0), model, curvature)
+    found = update(model, curvature, isotropic(model, 1.0))
     return replace(found, card=replace(found.card, classes=classes))
 
 

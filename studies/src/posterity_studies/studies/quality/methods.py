@@ -109,7 +109,7 @@ def _ours(problem: Problem) -> Iterator[tuple[str, Callable[[], Answer]]]:
         model = copy.deepcopy(problem.starts[0])
         # What `learn` does, with shares of the source out of the grid.
         options: dict[str, Any] = {"shares": (0.0,), "polish": True, "progress": False}
-        return _predicted(adapt(model, problem.prior, problem.train, classes=problem.classes, **options), problem)
+        return _predicted(adapt(model, problem.train, problem.prior, classes=problem.classes, **options), problem)
 
     def without_training() -> Answer:
         return _predicted(_without_networks(kept["default"]), problem)

@@ -101,7 +101,7 @@ def laplace(
     likelihood = GaussianNoise(noise)
     curvature = estimate(model, data, KFAC(Exact()), likelihood, generator=generator, progress=False)
     # The mode was found with noise of precision 20: the same ratio of prior to data holds it there.
-    posterior = update(isotropic(model, precision * noise / 20.0), model, curvature, join="sum")
+    posterior = update(model, curvature, isotropic(model, precision * noise / 20.0), join="sum")
     found = predict(model, posterior, x, likelihood, method=method, samples=100, generator=generator)  # type: ignore[arg-type]
     return Normal(found.mean, found.epistemic)
 

@@ -51,7 +51,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
         "dead": {name: int(which.sum()) for name, which in dead.items()},
     }
     for gamma in arguments["gammas"]:
-        posterior = update(build_prior(kind, learned, arguments["weight"], gamma, seed), model, curvature, join="sum")
+        posterior = update(model, curvature, build_prior(kind, learned, arguments["weight"], gamma, seed), join="sum")
         for treatment, taus in arguments["taus"].items():
             noise = draw_noise(treatment, posterior, dead, arguments["draws"], generator)
             found = tempered_probabilities(model, noise, x, taus)

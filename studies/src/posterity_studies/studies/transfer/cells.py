@@ -56,7 +56,7 @@ def _fair(arguments: Arguments, generator: torch.Generator) -> Values:
         trials.append((map_scores(model, task.held_out), strength, prior, model))
     best, strength, prior, model = min(trials, key=lambda trial: trial[0].nll)
     posterior = update(
-        prior, model, estimate(model, task.train, KFOC(), generator=generator, progress=False), join="sum"
+        model, estimate(model, task.train, KFOC(), generator=generator, progress=False), prior, join="sum"
     )
     result: dict[str, Any] = {"strength": list(strength), "held out": float(f"{best.nll:.5g}")}
     result |= named("map", map_scores(model, task.test))
@@ -82,7 +82,7 @@ def _published(arguments: Arguments, generator: torch.Generator) -> Values:
     model = start(kind, learned, seed)
     train_to_mode(model, task.train, prior, seed)
     posterior = update(
-        prior, model, estimate(model, task.train, KFOC(), generator=generator, progress=False), join="sum"
+        model, estimate(model, task.train, KFOC(), generator=generator, progress=False), prior, join="sum"
     )
     x, y = task.test
     sampled = score(

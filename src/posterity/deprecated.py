@@ -1,0 +1,85 @@
+"""What earlier versions wrote otherwise: names that moved and arguments in another order work for one more version, and warn."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar
+
+from posterity.gaussian import Gaussian
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOVED = {
+    "curvature": ("Automatic", "Curvature", "Dense", "Empirical", "Exact", "Framed", "InFrame", "Sampled"),
+    "gaussian": ("Card",),
+    "kernel": ("Laplace", "Variational"),
+    "laplace": ("History", "PriorPenalty", "log_evidence", "tune_strength"),
+    "metrics": ("Scores", "consistency", "ood_auroc", "reliability", "score", "selective_accuracy"),
+    "pacbayes": (
+        "Tuned",
+        "gibbs_risk",
+        "optimise_posterior",
+        "recursive_certificate",
+        "sample_then_evaluate",
+        "tune",
+    ),
+    "progressive": ("Stream",),
+    "wrappers": ("from_laplace", "to_laplace"),
+}
+"""Names that were `pt.name` up to 0.1, by the part that has them now."""
+
+
+GONE = {"PNN": "posterity_studies.shared.continual"}
+"""Names that only studies use."""
+
+
+def moved(name: str) -> Any:
+    """What `pt.name` was, with a warning that says where it is now.
+
+    Raises:
+        AttributeError: if there was no such name.
+    """
+    for part, names in MOVED.items():
+        if name in names:
+            _warn(f"pt.{name} is pt.{part}.{name} now, and goes from here in the next minor version", 3)
+            return getattr(import_module(f"posterity.{part}"), name)
+    gone = f": it is in {GONE[name]} (pip install posterity-studies)" if name in GONE else ""
+    raise AttributeError(f"module 'posterity' has no attribute {name!r}{gone}")
+
+
+def was(*order: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a verb take its arguments in an older order too. A Gaussian in the place that `prior` had is what tells them apart.
+
+    Args:
+        order: the names of the first arguments, as they were ordered.
+    """
+    place = order.index("prior")
+
+    def decorate(verb: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(verb)
+        now = list(signature.parameters)
+        every = [*order, *(name for name in now if name not in order)]
+
+        @functools.wraps(verb)
+        def called(*args: Any, **named: Any) -> R:
+            if len(args) > place and isinstance(args[place], Gaussian):
+                said = ", ".join(now[: len(order)])
+                _warn(
+                    f"{getattr(verb, '__name__', verb)} takes ({said}, …) now; the older order goes in the next minor version",
+                    3,
+                )
+                return verb(**dict(zip(every, args, strict=False)), **named)  # type: ignore[call-arg]
+            return verb(*args, **named)
+
+        return called
+
+    return decorate
+
+
+def _warn(said: str, level: int) -> None:
+    warnings.warn(said, DeprecationWarning, stacklevel=level)

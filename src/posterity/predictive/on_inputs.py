@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -33,7 +33,10 @@ class OnInputs(Predictor):
         return isinstance(self.model, Process | ProcessClasses)
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
-        return [self.of_rows(batch.positional[0])]
+        x = batch.positional[0]
+        found = self.of_rows(x.cpu())
+        noise = None if found.noise is None else found.noise.to(x.device)
+        return [replace(found, mean=found.mean.to(x.device), covariance=found.covariance.to(x.device), noise=noise)]
 
     def of_rows(self, x: Float[Tensor, "m d"]) -> Moments:
         """The same for a matrix of inputs."""

@@ -147,9 +147,9 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
                 networks, calibration_of(plain["calibration"]), likelihood_of(plain["likelihood"]), _link(plain)
             )
         case "on inputs":
-            rows = None if context.examples is None else context.examples.whole.positional[0].double()
+            rows = None if context.examples is None else context.examples.whole.positional[0].double().cpu()
             model = from_plain(plain["model"], tensors, rows)
-            return OnInputs(model, _likelihood(plain["likelihood"]), _link(plain))
+            return OnInputs(model, likelihood_of(plain["likelihood"]), _link(plain))
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
     raise DamagedFile(f"no predictor is called {plain['kind']!r}.")

@@ -54,9 +54,10 @@ def drawn(name: str, split: int) -> Task:
     train, test = order[:count], order[count : count + TESTED]
     y, truth = rows.y[train], rows.y[test]
     if rows.classes:
-        present, y = np.unique(y, return_inverse=True)
+        present, index = np.unique(y, return_inverse=True)
         test, truth = test[np.isin(truth, present)], truth[np.isin(truth, present)]
-        return Task(rows.x[train], y.astype(float), rows.x[test], np.searchsorted(present, truth), len(present))
+        place = np.searchsorted(present, truth).astype(np.float64)
+        return Task(rows.x[train], index.astype(np.float64), rows.x[test], place, len(present))
     mean, spread = y.mean(), y.std()
     return Task(rows.x[train], (y - mean) / spread, rows.x[test], (truth - mean) / spread, 0)
 

@@ -78,7 +78,10 @@ def candidates(task: Task) -> dict[str, dict[str, Any]]:
         mean, own, noise = model.numbers(new)
         return mean.numpy(), (own + noise).numpy()
 
-    return {name: scored(lambda _, fit=fit: said(fit().model), task) for name, fit in fitting.items()}
+    def measured(fit: Callable[[], Any]) -> dict[str, Any]:
+        return scored(lambda _: said(fit().model), task)
+
+    return {name: measured(fit) for name, fit in fitting.items()}
 
 
 def scored(method: Callable[[Task], Found], task: Task) -> dict[str, Any]:

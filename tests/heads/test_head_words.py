@@ -8,7 +8,7 @@ from test_head_classes import clusters, in_folds
 from torch.nn.functional import cross_entropy
 
 from posterity.errors import BadData, BadTargets, SizeMismatch
-from posterity.heads import HeadRecipe, Words, classify, embedded
+from posterity.heads import HeadRecipe, Words, classify, words
 
 NAMES = ("ant", "bee", "cat", "dog", "emu")
 
@@ -70,8 +70,8 @@ def test_directions_have_length_one_and_do_not_depend_on_a_common_shift_of_unit_
 
 def test_an_encoder_is_any_callable_from_strings_to_rows():
     table = {name: [float(ord(name[0])), float(len(name)), float(i)] for i, name in enumerate(NAMES)}
-    words = embedded(lambda names: [table[name] for name in names], NAMES)
-    assert words.directions.shape == (5, 3)
+    made = words(lambda names: [table[name] for name in names], NAMES)
+    assert made.directions.shape == (5, 3)
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,15 @@ def test_an_encoder_is_any_callable_from_strings_to_rows():
 )
 def test_what_an_encoder_may_not_return(encode, error, says):
     with pytest.raises(error, match=says):
-        embedded(encode, NAMES)
+        words(encode, NAMES)
 
 
 def test_a_name_that_comes_twice_is_refused():
     with pytest.raises(BadTargets, match='"ant" comes twice'):
-        embedded(lambda names: torch.zeros(2, 3), ["ant", "ant"])
+        words(lambda names: torch.zeros(2, 3), ["ant", "ant"])
 
 
 def test_names_of_another_width_are_refused():
     x, y, words = named()
-    with pytest.raises(SizeMismatch, match="60 columns here and 59"):
+    with pytest.raises(SizeMismatch, match="embedded in 60 numbers, and the features have 59 columns"):
         classify(x[:25, 1:], y[:25], in_folds(y[:25], 5), words=words)

@@ -6,7 +6,7 @@ from posterity.heads.fitting import ClassFit, classify
 from posterity.heads.numbers import NumberFit, NumberHead, regress
 from posterity.heads.recipe import HeadRecipe
 from posterity.heads.storing import from_tensors, to_tensors
-from posterity.heads.words import Words, embedded
+from posterity.heads.words import Words, words
 from posterity.heads.worth import Worth, worth
 
 __all__ = [
@@ -20,9 +20,9 @@ __all__ = [
     "Worth",
     "ask",
     "classify",
-    "embedded",
     "from_tensors",
     "regress",
     "to_tensors",
+    "words",
     "worth",
 ]

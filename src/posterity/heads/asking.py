@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.errors import BadData, NoData
-from posterity.heads.checks import checked_features
+from posterity.heads.belief import Belief
+from posterity.heads.checks import checked_features, counted
 from posterity.heads.classes import CHUNK, ClassHead
+from posterity.heads.numbers import NumberHead
 
 TARGETS = 300
 """Rows of the pool that stand for all in the expectation."""
@@ -21,8 +24,8 @@ LEAST = 1e-3
 
 
 def ask(
-    head: ClassHead,
-    pool: Tensor,
+    head: ClassHead | NumberHead,
+    pool: Any,
     k: int,
     *,
     groups: Int[Tensor, " pool"] | None = None,
@@ -33,12 +36,13 @@ def ask(
 
     Expected predictive information gain (Bickford Smith et al. 2023) to second order in the posterior's covariance c, one for
     all classes: a label at x lowers the expected NLL of a target t by ½ Σ_c h_c(t) c(x, t)² / (c(x, x) + 1/h_c(x)), with
-    h = p (1 − p). Chosen one after another, each changing c by a rank-one term, among the `FINALISTS` whose first gain is
-    largest. One pass over the pool in parts, so that memory does not grow with it; O(pool · width · targets).
+    h = p (1 − p), or one over the noise of a number. Chosen one after another, each changing c by a rank-one term, among the
+    `FINALISTS` whose first gain is largest. One pass over the pool in parts, so that memory does not grow with it;
+    O(pool · width · targets).
 
     Args:
         head: what is known already.
-        pool: features of candidates.
+        pool: features of candidates: a tensor, an array or a memory map.
         k: how many to choose; no more than there are.
         groups: of candidates that belong together at most one is chosen.
         labelled: rows of the pool that have a label already and are not chosen.
@@ -47,7 +51,8 @@ def ask(
         NoData: if no candidate is left.
         BadData: if k is not positive or exceeds the candidates (or their groups).
     """
-    free = torch.ones(len(pool), dtype=torch.bool)
+    count = counted(pool)
+    free = torch.ones(count, dtype=torch.bool)
     if labelled is not None:
         free[labelled] = False
     left = int(free.sum()) if groups is None else len(groups[free].unique())
@@ -55,12 +60,12 @@ def ask(
         raise NoData("no candidate of the pool is without a label: give more inputs.")
     if not 1 <= k <= left:
         raise BadData(f"{k} candidates are asked for, and there are {left} to choose from: give k from 1 to {left}.")
-    covariances = _Covariances.of(head, pool[torch.randperm(len(pool), generator=generator)[:TARGETS]])
+    covariances = _Covariances.of(head, pool, torch.randperm(count, generator=generator)[:TARGETS])
     index = free.nonzero().flatten()
-    gains = torch.cat([covariances.gains(covariances.of_rows(pool[part])) for part in index.split(CHUNK)])
+    gains = torch.cat([covariances.gains(covariances.of_rows(pool, part)) for part in index.split(CHUNK)])
     order = index[gains.argsort(descending=True, stable=True)]
     finalists = order[: max(FINALISTS, 4 * k)] if groups is None else _spread(order, groups, max(FINALISTS, 4 * k))
-    state = covariances.of_rows(pool[finalists])
+    state = covariances.of_rows(pool, finalists)
     chosen: list[int] = []
     open_ = torch.ones(len(finalists), dtype=torch.bool)
     for _ in range(k):
@@ -84,7 +89,7 @@ def _spread(order: Int[Tensor, " pool"], groups: Int[Tensor, " pool"], most: int
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Candidates: inputs at unit length, curvatures, and what is left of their covariances after earlier choices."""
+    """Candidates: inputs of the belief, curvatures, and what is left of their covariances after earlier choices."""
 
     inputs: Float[Tensor, "m d"]
     h: Float[Tensor, "m classes"]
@@ -97,7 +102,8 @@ class _State:
 class _Covariances:
     """The posterior's covariance with the targets, in single precision: it ranks, it does not report."""
 
-    head: ClassHead
+    head: ClassHead | NumberHead
+    belief: Belief
     axes: Float[Tensor, "d r"]
     inner: Float[Tensor, " r"]
     """Variances along the axes less the prior's."""
@@ -105,20 +111,19 @@ class _Covariances:
     h: Float[Tensor, "targets classes"]
 
     @staticmethod
-    def of(head: ClassHead, targets: Tensor) -> _Covariances:
-        rows = checked_features(targets, head.width)
-        inner = (head.variances - 1 / head.precision).float()
-        return _Covariances(
-            head, head.axes.vectors.float(), inner, head.views["unit"](rows).float(), _curvature(head, rows)
-        )
+    def of(head: ClassHead | NumberHead, pool: Any, targets: Int[Tensor, " targets"]) -> _Covariances:
+        belief, rows = head.belief, checked_features(pool, head.width, targets)
+        inner = (belief.variances - belief.prior).float()
+        inputs, h = belief.inputs(rows).float(), _curvature(head, rows)
+        return _Covariances(head, belief, belief.axes.vectors.float(), inner, inputs, h)
 
     def times(self, inputs: Float[Tensor, "m d"], others: Float[Tensor, "k d"]) -> Float[Tensor, "m k"]:
-        return inputs @ (others / self.head.precision + ((others @ self.axes) * self.inner) @ self.axes.mT).mT
+        return inputs @ (others * self.belief.prior + ((others @ self.axes) * self.inner) @ self.axes.mT).mT
 
-    def of_rows(self, pool: Tensor) -> _State:
-        rows = checked_features(pool, self.head.width)
-        inputs = self.head.views["unit"](rows).float()
-        variance = inputs.square().sum(1) / self.head.precision + (inputs @ self.axes).square() @ self.inner
+    def of_rows(self, pool: Any, index: Int[Tensor, " m"]) -> _State:
+        rows = checked_features(pool, self.head.width, index)
+        inputs = self.belief.inputs(rows).float()
+        variance = inputs.square().sum(1) * self.belief.prior + (inputs @ self.axes).square() @ self.inner
         return _State(inputs, _curvature(self.head, rows), self.times(inputs, self.targets), variance)
 
     def gains(self, state: _State) -> Float[Tensor, " m"]:
@@ -136,6 +141,6 @@ class _Covariances:
         return replace(state, with_targets=with_targets, variance=variance, columns=(*state.columns, column))
 
 
-def _curvature(head: ClassHead, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
-    p = head.log_probs(rows).exp()
-    return (p * (1 - p)).clamp_min(LEAST).float()
+def _curvature(head: ClassHead | NumberHead, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
+    found = head.curvatures(rows).float()
+    return found.clamp_min(LEAST) if isinstance(head, ClassHead) else found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -12,8 +13,24 @@ from posterity.errors import BadData, BadTargets, NoData, SizeMismatch
 from posterity.heads.words import Words
 
 
-def checked_features(features: Any, width: int | None = None) -> Float[Tensor, "n d"]:
-    """Features as a matrix in double precision, of the width that is known already."""
+def counted(features: Any) -> int:
+    """How many rows there are."""
+    if not hasattr(features, "shape"):
+        features = torch.as_tensor(features)
+    if len(features.shape) != 2:
+        raise BadData(
+            f"features have shape {tuple(features.shape)}: give a matrix, one row of real numbers an example."
+        )
+    return int(features.shape[0])
+
+
+def checked_features(features: Any, width: int | None = None, index: Tensor | None = None) -> Float[Tensor, "n d"]:
+    """Features as a matrix in double precision, of the width that is known already: all rows, or some of a memory map's."""
+    if index is not None and isinstance(features, Tensor):
+        features = features[index.to(features.device)]
+    elif isinstance(features, np.ndarray):
+        # A copy: what lies on a disk is read here, and may not be written to.
+        features = np.array(features if index is None else features[index.numpy()])
     rows = torch.as_tensor(features).detach().cpu()
     if rows.ndim != 2 or rows.shape[1] == 0 or rows.is_complex():
         raise BadData(f"features have shape {tuple(rows.shape)}: give a matrix, one row of real numbers an example.")

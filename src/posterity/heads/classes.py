@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posterity.heads.belief import Belief
 from posterity.heads.checks import checked_features
 from posterity.heads.recipe import HeadRecipe
 from posterity.heads.views import KINDS, Axes, Kind, View
@@ -82,25 +83,31 @@ class ClassHead:
     def log_probs(self, features: Tensor) -> Float[Tensor, "m classes"]:
         """The log probability of every class."""
         rows = checked_features(features, self.width)
+<<<<<<< HEAD
         return torch.cat([self.of_rows(part) for part in rows.split(CHUNK)])
 
     def of_rows(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
         """The same, unchecked and at once."""
+=======
+        return torch.cat([self.log_probs_of(part) for part in rows.split(CHUNK)])
+
+    def log_probs_of(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
+        """The same of rows that were looked at, all at once."""
+>>>>>>> main
         seen = {kind: view(rows) for kind, view in self.views.items()}
         parts = [(m.weight, m.temperatures(seen[m.candidate.view] @ m.rows + m.bias, self.shift)) for m in self.members]
         return self.temperatures(mixed(parts), torch.zeros_like(self.shift))
 
-    def variance(self, features: Tensor) -> Float[Tensor, " m"]:
-        """The posterior variance of a logit, with one curvature for all training examples: large far from them."""
-        rows = self.views["unit"](checked_features(features, self.width))
-        inside = (rows @ self.axes.vectors).square()
-        outside = (rows.square().sum(1) - inside.sum(1)).clamp_min(0)
-        return inside @ self.variances + outside / self.precision
-
     @property
-    def variances(self) -> Float[Tensor, " r"]:
-        """Posterior variances along the axes, for an input of length one."""
-        return 1 / (self.precision + self.curvature * self.axes.values)
+    def belief(self) -> Belief:
+        """About a logit, the same for all classes."""
+        view = self.views["unit"]
+        return Belief(view, torch.zeros_like(view.centre), self.axes, 1 / self.precision, self.curvature)
+
+    def curvatures(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
+        """The second derivative of a label's expected NLL by each logit."""
+        p = self.log_probs_of(rows).exp()
+        return p * (1 - p)
 
     def weights(self) -> dict[Candidate, float]:
         """How much each candidate counts."""

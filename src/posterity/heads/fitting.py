@@ -83,7 +83,7 @@ def classify(
     y, count = checked_labels(labels, folds, len(x), classes, words)
     more = None if unlabelled is None else checked_features(unlabelled, x.shape[1])
     if words is not None:
-        checked_features(words.directions, x.shape[1])
+        words.check_width(x.shape[1])
     work = _Work(x, y, folds.detach().cpu().long(), count, more, words, recipe or HeadRecipe())
     head, left_out = work.stack()
     return ClassFit(head, x, y, work.folds, work.judged, left_out, words, more, work.recipe)

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.errors import BadTargets, NoData, SizeMismatch
+from posterity.heads.belief import Belief
 from posterity.heads.checks import checked_features
 from posterity.heads.views import KINDS, Axes, Kind, View
 from posterity.kernel.stacking import LEAST, stacked
@@ -49,8 +50,14 @@ class NumberHead:
         """Columns of the features."""
         return len(self.views["unit"].centre)
 
+    @property
+    def noise(self) -> float:
+        """The variance that no example takes away."""
+        return sum(m.weight * m.noise for m in self.members)
+
     def moments(self, features: Tensor) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """The mean and the variance, noise included, of the number at each row."""
+<<<<<<< HEAD
         return self.of_rows(checked_features(features, self.width))
 
     def of_rows(self, x: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
@@ -64,7 +71,33 @@ class NumberHead:
             spread = inside[m.view] @ (1 / (self.axes[m.view].values + m.strength)) + beyond / m.strength
             total = total + m.weight * mean
             square = square + m.weight * (mean.square() + m.noise * (1 + 1 / self.count + spread))
+=======
+        return self.moments_of(checked_features(features, self.width))
+
+    def moments_of(self, x: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+        """The same of rows that were looked at."""
+        total, square = x.new_zeros(len(x)), x.new_zeros(len(x))
+        for m in self.members:
+            about = self.about(m)
+            rows = about.inputs(x)
+            mean = self.mean + rows @ m.rows
+            total = total + m.weight * mean
+            square = square + m.weight * (mean.square() + m.noise * (1 + 1 / self.count) + about.variance(rows))
+>>>>>>> main
         return total, square - total.square()
+
+    def about(self, m: NumberMember) -> Belief:
+        """What a member knows of its weights."""
+        return Belief(self.views[m.view], self.middle[m.view], self.axes[m.view], m.noise / m.strength, 1 / m.noise)
+
+    @property
+    def belief(self) -> Belief:
+        """That of the member with the largest weight."""
+        return self.about(max(self.members, key=lambda m: m.weight))
+
+    def curvatures(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m 1"]:
+        """The second derivative of a number's NLL by its mean."""
+        return rows.new_full((len(rows), 1), 1 / self.noise)
 
 
 @dataclass(frozen=True, eq=False)

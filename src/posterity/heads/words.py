@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.errors import BadData, BadTargets
+from posterity.errors import BadData, BadTargets, SizeMismatch
 from posterity.heads.views import unit
 
 
@@ -47,7 +47,31 @@ class Words:
         rows = unit(rows)
         return Words(names, unit(rows - rows.mean(0)))
 
+    def check_width(self, width: int) -> None:
+        """Refuse features of another width."""
+        own = self.directions.shape[1]
+        if own != width:
+            raise SizeMismatch(
+                f"names are embedded in {own} numbers, and the features have {width} columns: use the encoder that made them."
+            )
 
-def embedded(encode: Callable[[list[str]], Any], names: Sequence[str]) -> Words:
-    """`Words` through an encoder: any callable from a list of strings to vectors."""
-    return Words.of(names, encode(list(names)))
+
+def words(encode: Callable[[list[str]], Any], names: Sequence[str] | Mapping[str, str]) -> Words:
+    """A prior for `pt.head` whose means are the embedded names of the classes.
+
+    Args:
+        encode: the encoder that made the features: any callable from a list of strings to one row of numbers each.
+        names: of all classes; or for each class the text that is embedded ("acq": "company acquisitions").
+
+    Returns:
+        `Words`, for `prior=`. Left-out examples settle how much names count: unhelpful ones cost next to nothing.
+
+    Raises:
+        BadTargets: if a name comes twice.
+        BadData: if the encoder does not return one finite row for each name.
+
+    Example:
+        >>> fit = pt.head(features, labels, prior=pt.words(encode, ["sports", "space"]))
+    """
+    texts = names.values() if isinstance(names, Mapping) else names
+    return Words.of(tuple(names), encode(list(texts)))

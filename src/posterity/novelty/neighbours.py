@@ -66,6 +66,8 @@ class Neighbourhood:
 
     def scores(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m 6"]:
         """One column a metric and form, in the order of `names`; memory does not grow with m but for the result."""
+        if torch.compiler.is_exporting():  # an exported network takes any number of rows at once
+            return self._scores(rows.float()).double()
         parts = rows.split(max(ROWS_AT_ONCE // max(self.centred.shape), 1))
         found = [self._scores(part.float()).double() for part in parts]
         return torch.cat(found) if len(rows) else torch.empty(0, 6, dtype=torch.float64)
@@ -89,7 +91,9 @@ class Neighbourhood:
         lengths = rows.norm(dim=1, keepdim=True)
         cosines = products / (lengths * self.lengths).clamp_min(torch.finfo(torch.float32).tiny)
         yield ((lengths > 0).float() + (self.lengths > 0).float() - 2 * cosines).clamp_min(0).sqrt()
-        yield torch.cdist(self.whitening(rows / lengths.clamp_min(torch.finfo(torch.float32).tiny)), self.white)
+        white = self.whitening(rows / lengths.clamp_min(torch.finfo(torch.float32).tiny))
+        # The same way for any number of rows.
+        yield torch.cdist(white, self.white, compute_mode="use_mm_for_euclid_dist")
 
 
 def names(layer: str) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class Ranks:
         tail = self._tail()
         excess = (self.values[len(self.values) - tail :] - self._start()).mean() if tail else self.values.new_zeros(())
         # Numbers that are all alike have no spread: a hair of their size is one.
-        return excess.clamp_min(float(self.values.abs().max()) * 1e-6 + 1e-12)
+        return torch.maximum(excess, self.values.abs().max() * 1e-6 + 1e-12)
 
 
 def _rounded(x: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import NotExportable
 from posterity.kernel import Link
 from posterity.predictive.exact import AveragedNetworks, LastLayer
+from posterity.predictive.head import HeadModule, HeadPredictor
 from posterity.predictive.in_features import InFeatures
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.on_inputs import OnInputs
@@ -48,7 +49,7 @@ class Predicting(nn.Module):
         return tuple(x.float() for x in found[: None if self.unknown else -1] if x is not None)
 
 
-def as_module(network: nn.Module, predictor: Predictor, unknown: bool = True) -> Predicting:
+def as_module(network: nn.Module, predictor: Predictor, unknown: bool = True) -> nn.Module:
     """A predictor and the network that it is for as one module; without the score for unknown inputs, if that is not wanted.
 
     Raises:
@@ -58,6 +59,8 @@ def as_module(network: nn.Module, predictor: Predictor, unknown: bool = True) ->
         raise NotExportable(
             'link="sampled" draws outputs, and an exported network has no draws. Learn with link="probit".'
         )
+    if isinstance(predictor, HeadPredictor):
+        return HeadModule(predictor, unknown).eval()
     parts = _parts(network, predictor, 1.0, unknown)
     return Predicting(parts, predictor.likelihood, predictor.link, unknown).eval()
 

@@ -40,6 +40,7 @@ from posterity.kernel.latent import LINKS, CoupledLatent, Latent, SharedLatent
 from posterity.kernel.linearised import AroundNetwork
 from posterity.kernel.variational import VariationalLatent, VariationalPosterior
 from posterity.predictive.exact import AveragedNetworks, ExactLinear, LastLayer
+from posterity.predictive.head import HeadPredictor, pack_head, unpack_head
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.on_inputs import OnInputs
 from posterity.predictive.predictor import Plain, Predictor, Stack
@@ -91,11 +92,16 @@ def without_examples(predictor: Predictor) -> tuple[Predictor, float]:
             return Stack(tuple((weight, part) for weight, part, _ in parts)), max(change for *_, change in parts)
         case ExactLinear():
             return predictor.without_examples()
+<<<<<<< HEAD
         case OnInputs() if predictor.needs_examples:
             raise NotStorable(
                 "a Gaussian process on the inputs predicts from its training examples: save with examples=True, or learn "
                 'without it, pt.learn(..., candidates="network").'
             )
+=======
+        case HeadPredictor():
+            return predictor.without_examples(), 0.0
+>>>>>>> main
     return predictor, 0.0
 
 
@@ -116,9 +122,14 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             return {"kind": "networks", **_meaning(predictor), **own}, tensors
         case ExactLinear():
             return _pack_exact(predictor)
+<<<<<<< HEAD
         case OnInputs():
             own, tensors = to_plain(predictor.model)
             return {"kind": "on inputs", **_meaning(predictor), "model": own}, tensors
+=======
+        case HeadPredictor():
+            return pack_head(predictor)
+>>>>>>> main
     raise NotStorable(f"a {type(predictor).__name__} has no place in a file.")
 
 
@@ -152,6 +163,8 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             return OnInputs(model, likelihood_of(plain["likelihood"]), _link(plain))
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
+        case "head":
+            return unpack_head(plain, tensors, context.examples)
     raise DamagedFile(f"no predictor is called {plain['kind']!r}.")
 
 

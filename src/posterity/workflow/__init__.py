@@ -4,7 +4,20 @@ from posterity.workflow.file import load
 from posterity.workflow.fit import Fit
 from posterity.workflow.fold_certificate import Folds, certify_folds
 from posterity.workflow.from_trained import posterior, prior
+from posterity.workflow.head import head
 from posterity.workflow.learn import adapt, learn
 from posterity.workflow.split_prior import Refined, split_prior
 
-__all__ = ["Fit", "Folds", "Refined", "adapt", "certify_folds", "learn", "load", "posterior", "prior", "split_prior"]
+__all__ = [
+    "Fit",
+    "Folds",
+    "Refined",
+    "adapt",
+    "certify_folds",
+    "head",
+    "learn",
+    "load",
+    "posterior",
+    "prior",
+    "split_prior",
+]

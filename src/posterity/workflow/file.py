@@ -27,11 +27,12 @@ from posterity.checks import check_network
 from posterity.curvature import EKFAC, Curvature
 from posterity.data.batches import Batch
 from posterity.data.examples import Examples
-from posterity.errors import DamagedFile, NotAFit, NotStorable, OtherNetwork
+from posterity.errors import DamagedFile, NotAFit, NotAPrior, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
 from posterity.gaussian.container import LIMIT
 from posterity.gaussian.storage import load as load_gaussian
+from posterity.heads.network import FeatureNetwork
 from posterity.laplace import Scales
 from posterity.predictive.state import Context, pack, unpack, without_examples
 from posterity.workflow.plan import Plan
@@ -54,6 +55,14 @@ class FitManifest(Bundle):
     def count(self) -> int:
         """Examples that were learned from."""
         return int(self.raw["count"])
+
+    def own_network(self) -> nn.Module | None:
+        """The network of a head on features; None for others, whose code is not in the file."""
+        plain = self.raw["predictor"]
+        if plain["kind"] != "head":
+            return None
+        width, outputs = int(plain["width"]), int(plain["outputs"])
+        return FeatureNetwork(width, outputs).to(self.tensors["network/linear.weight"].dtype)
 
     @property
     def given(self) -> Gaussian | None:
@@ -173,7 +182,8 @@ def load(path: str | os.PathLike[str], model: nn.Module | None = None, *, limit_
 
     Args:
         path: a file that `Gaussian.save` or `Fit.save` wrote.
-        model: for a fit, a network with the same layers. It is not changed: the fit has a copy with the weights of the file.
+        model: for a fit, a network with the same layers; a head on features needs none. It is not changed: the fit has a copy
+            with the weights of the file.
         limit_bytes: files larger than this are refused before they are read.
 
     Returns:
@@ -188,11 +198,28 @@ def load(path: str | os.PathLike[str], model: nn.Module | None = None, *, limit_
         >>> fit = pt.load("letters.fit", model)
     """
     if model is None:
-        return load_gaussian(path, limit_bytes=limit_bytes)
+        return _without_network(path, limit_bytes)
     check_network(model)
     manifest = read_manifest(path, limit_bytes=limit_bytes)
     with naming(Path(path)):
         return manifest.fit(model)
+
+
+def _without_network(path: str | os.PathLike[str], limit_bytes: int) -> Any:
+    """A prior, or a head on features, whose network follows from its file."""
+    try:
+        return load_gaussian(path, limit_bytes=limit_bytes)
+    except NotAPrior as other:
+        try:
+            manifest = read_manifest(path, limit_bytes=limit_bytes)
+        except NotAFit:
+            raise other from None
+        with naming(path):
+            network = manifest.own_network()
+        if network is None:
+            raise
+        with naming(path):
+            return manifest.fit(network)
 
 
 def read_manifest(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FitManifest:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posterity.blocks import Replicas
 from posterity.curvature import Curvature, Likelihood
@@ -15,6 +15,7 @@ from posterity.data import Data
 from posterity.data.batches import Inputs, input_batches
 from posterity.data.examples import Examples
 from posterity.gaussian import Gaussian
+from posterity.heads import Worth
 from posterity.kernel import Choice, Link
 from posterity.laplace import History, Scales
 from posterity.pacbayes import FAMILY, Certificate, certify
@@ -123,6 +124,65 @@ class Fit:
         """
         options = {"methods": FAMILY} | options
         return certify(self.model, self.posterior, self.prior, data, confidence, self.likelihood, **options)
+
+    def ask(
+        self, pool: Any, k: int, *, groups: Tensor | None = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Which rows of a pool to label next, the one that is worth the most first. For heads on features (`pt.head`).
+
+        Labels that are expected to tell most about the predictions of the whole pool (expected predictive information gain, to
+        second order), each given those chosen before it. Memory does not grow with the pool.
+
+        Args:
+            pool: features of candidates: a tensor, an array or a memory map. Rows that were fitted to are no candidates.
+            k: how many.
+            groups: of candidates that belong together at most one is chosen.
+            generator: draws the rows that stand for the pool.
+
+        Raises:
+            NoData: if no candidate is left.
+            BadData: if there are fewer candidates than k.
+
+        Example:
+            >>> rows = fit.ask(pool, 10)
+            >>> fit = fit.tell(pool[rows], labels)
+        """
+        from posterity.workflow.head import next_labels  # which makes fits
+
+        return next_labels(self.predictor, pool, k, groups, generator)
+
+    def worth(self, k: int, *, generator: torch.Generator | None = None) -> Worth:
+        """How far k more labels, drawn like these, are expected to lower the NLL, with an interval. For heads with classes.
+
+        The learning curve of left-out folds, continued as a power of the number of labels.
+
+        Raises:
+            NoData: if no class has three labels: no curve can be drawn.
+
+        Example:
+            >>> print(fit.worth(50))
+        """
+        from posterity.workflow.head import worth_of
+
+        return worth_of(self.predictor, k, generator)
+
+    def tell(self, x: Any, y: Any, *, groups: Tensor | None = None) -> Fit:
+        """The head with further labels: a new fit to all examples, and equal to one. This fit stays as it is.
+
+        A head is exact and cheap, so nothing is approximated. A network's posterior would not be: for it, learn again with all
+        examples. Needs the training examples, which `save(examples=False)` leaves out.
+
+        Args:
+            x: features of the new examples.
+            y: their labels, as `pt.head` takes them. Text may name a class that is new, unless names were the prior.
+            groups: where the earlier examples had groups: those of the new ones, none of which was there before.
+
+        Example:
+            >>> fit = fit.tell(pool[rows], ["sports", "space"])
+        """
+        from posterity.workflow.head import with_labels
+
+        return with_labels(self, x, y, groups)
 
     def save(self, path: str | os.PathLike[str], *, examples: bool = True) -> None:
         """Write one file with everything that predicts and certifies; `pt.load(path, model)` opens it in another process.

@@ -15,7 +15,7 @@ from posterity.workflow.problem import Problem
 from posterity.workflow.recipe import Limits, OnInputs
 from posterity.workflow.ways.candidate import IN_FUNCTION_SPACE, Options
 
-Verb = Literal["learn", "adapt", "posterior"]
+Verb = Literal["learn", "adapt", "posterior", "head"]
 Way = Literal[
     "exact around the prior",
     "networks from the prior",
@@ -29,6 +29,7 @@ Way = Literal[
     "Gaussian process on the inputs",
     "forest on the inputs",
     "boosted trees on the inputs",
+    "head",
 ]
 
 

@@ -29,7 +29,7 @@ def _least_confident(fit: ClassFit, pool: Tensor, k: int, generator: torch.Gener
 
 def _bald(fit: ClassFit, pool: Tensor, k: int, generator: torch.Generator) -> Tensor:
     """The largest mutual information of label and head, over 64 draws of logits with the head's own variance."""
-    log_probs, deviation = fit.head.log_probs(pool), fit.head.variance(pool).sqrt()
+    log_probs, deviation = fit.head.log_probs(pool), fit.head.belief.variance(fit.head.belief.inputs(pool)).sqrt()
     noise = torch.randn(64, *log_probs.shape, generator=generator, dtype=log_probs.dtype)
     p = (log_probs + deviation[:, None] * noise).softmax(-1)
 

@@ -1,0 +1,218 @@
+"""The predictor of a head on features: closed forms without draws, unknown inputs by the features themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from posterity import novelty
+from posterity.blocks import Replica
+from posterity.brief import brief
+from posterity.curvature import Categorical, GaussianNoise, Likelihood
+from posterity.data import Batch
+from posterity.data.examples import Examples
+from posterity.data.leave_out import STAYS, LeaveOut
+from posterity.heads import ClassFit, ClassHead, HeadRecipe, NumberFit, NumberHead, Words, from_tensors, to_tensors
+from posterity.heads.checks import checked_features
+from posterity.kernel import Calibration, Link, normal_draws
+from posterity.novelty import LeftOut, Reference
+from posterity.predictive.prediction import Moments, Prediction, categorical_entropy, from_moments
+from posterity.predictive.predictor import Plain, Predictor
+
+FEATURES = "features"
+"""What the reference calls what a head is given."""
+AT_ONCE = 1000
+"""Examples of a fold that are left out in one solve."""
+LEFT_OUT: dict[type, tuple[str, ...]] = {
+    ClassFit: ("judged", "left_out"),
+    NumberFit: ("judged", "means", "variances", "log_densities"),
+}
+"""What fits say of examples that were left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeadPredictor(Predictor):
+    """A head, the known inputs that new ones are compared with, and what further labels are added to."""
+
+    __repr__ = brief
+
+    head: ClassHead | NumberHead
+    reference: Reference
+    source: ClassFit | NumberFit | None
+    """The training examples, and what was said of them when they were left out; None where they were left out of a file."""
+    leave_out: LeaveOut | None
+    link: Link = "probit"
+
+    @staticmethod
+    def of(source: ClassFit | NumberFit, leave_out: LeaveOut) -> HeadPredictor:
+        """The predictor of a fitted head."""
+        return HeadPredictor(source.head, reference_of(source, leave_out.folds), source, leave_out)
+
+    @property
+    def likelihood(self) -> Likelihood:  # type: ignore[override]
+        return Categorical() if isinstance(self.head, ClassHead) else GaussianNoise(1 / self.head.noise)
+
+    @property
+    def needs_examples(self) -> bool:
+        return self.source is not None
+
+    def without_examples(self) -> HeadPredictor:
+        """The same head. It takes no further labels, and compares new inputs with no single known one."""
+        if self.source is None or self.leave_out is None:
+            return self
+        bare = reference_of(self.source, self.leave_out.folds, keep_features=False)
+        return replace(self, reference=bare, source=None, leave_out=None)
+
+    def moments(self, network: Replica, batch: Batch) -> list[Moments]:
+        """Log probabilities, which are certain: what they leave open is in them. Or a number with its variance."""
+        return [self.moments_of(_rows(batch, self.head.width))]
+
+    def moments_of(self, rows: Tensor) -> Moments:
+        """The same of rows that were looked at."""
+        if isinstance(self.head, NumberHead):
+            mean, variance = self.head.moments_of(rows)
+            return Moments(1.0, mean[:, None], (variance - self.head.noise)[:, None, None], Calibration())
+        found = self.head.log_probs_of(rows)
+        return Moments(1.0, found, found.new_zeros(()).expand(*found.shape, found.shape[1]), Calibration())
+
+    def predict(
+        self,
+        network: Replica,
+        inputs: Sequence[Batch],
+        *,
+        link: Link | None = None,
+        samples: int = 100,
+        generator: torch.Generator | None = None,
+        keep_draws: bool = False,
+    ) -> Prediction:
+        """Probabilities, or numbers. Of a logit's variance v labels would settle ½ Σ ln(1 + v p (1 − p)) nats (2nd order)."""
+        with torch.inference_mode(False), torch.no_grad():
+            parts = [self._predicted(_rows(batch, self.head.width), samples, generator, keep_draws) for batch in inputs]
+            joined = {
+                name: torch.cat([getattr(part, name) for part in parts])
+                for name in ("mean", "epistemic", "aleatoric", "logits", "unknown")
+            }
+            draws = torch.cat([part.draws for part in parts if part.draws is not None], 1) if keep_draws else None
+            found = replace(parts[0], **joined, draws=draws)  # type: ignore[arg-type]
+            return found.to(next(network.module.parameters()).dtype)
+
+    def _predicted(self, rows: Tensor, samples: int, generator: torch.Generator | None, keep_draws: bool) -> Prediction:
+        moments, own, draws = self.moments_of(rows), self.scores(rows), None
+        unknown = self.reference.unknown({FEATURES: rows}, own)
+        belief = self.head.belief
+        variance = belief.variance(belief.inputs(rows))
+        if keep_draws:
+            spread = variance[:, None, None] * torch.eye(moments.mean.shape[1], dtype=rows.dtype)
+            draws = normal_draws(moments.mean, spread, samples, generator or torch.Generator().manual_seed(0))
+        if isinstance(self.head, NumberHead):
+            return replace(from_moments([moments], self.likelihood, self.link), unknown=unknown, draws=draws)
+        probs = moments.mean.exp()
+        total = categorical_entropy(probs)
+        epistemic = torch.minimum(0.5 * (variance[:, None] * probs * (1 - probs)).log1p().sum(1), total)
+        return Prediction(probs, epistemic, total - epistemic, self.likelihood, moments.mean, draws, unknown)
+
+    def scores(self, rows: Tensor) -> dict[str, Tensor]:
+        """What the head says of how unusual inputs are, as far as the reference takes it."""
+        belief, found = self.head.belief, {}
+        if "entropy" in self.reference.moments and isinstance(self.head, ClassHead):
+            found["entropy"] = categorical_entropy(self.head.log_probs_of(rows).exp())
+        if "variance" in self.reference.moments:
+            found["variance"] = belief.open(belief.inputs(rows))
+        return found
+
+
+def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: bool = True) -> Reference:
+    """Known inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
+    x, belief = source.features, source.head.belief
+    judged = (folds != STAYS).nonzero().flatten()
+    if len(judged) < 2:
+        judged, folds = torch.arange(len(x)), torch.arange(len(x)) % novelty.left_out.FOLDS
+    inputs = belief.inputs(x)
+    entropy = None
+    if isinstance(source, ClassFit) and len(source.judged) == len(judged):
+        entropy = categorical_entropy(source.left_out.exp())
+    parts = []
+    for fold in folds[judged].unique():
+        of = (folds[judged] == fold).nonzero().flatten()
+        out, kept = judged[of], folds != fold
+        if not bool(kept.any()):
+            continue
+        own = {"variance": torch.cat([belief.open_without(inputs[some]) for some in out.split(AT_ONCE)])}
+        parts.append(
+            LeftOut({FEATURES: x[kept]}, {FEATURES: x[out]}, own if entropy is None else own | {"entropy": entropy[of]})
+        )
+    return Reference.of({FEATURES: x}, parts, keep_features=keep_features)
+
+
+def _rows(batch: Batch, width: int) -> Tensor:
+    return checked_features(batch.positional[0] if batch.positional else next(iter(batch.named.values())), width)
+
+
+class HeadModule(nn.Module):
+    """Features → (probabilities, unknown score), or of numbers (mean, variance, unknown score)."""
+
+    def __init__(self, predictor: HeadPredictor, unknown: bool) -> None:
+        super().__init__()
+        self.predictor, self.unknown = predictor, unknown
+
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        """As `Fit.predict`, in float32."""
+        rows, head = features.double(), self.predictor.head
+        if isinstance(head, ClassHead):
+            found: tuple[Tensor, ...] = (head.log_probs_of(rows).exp(),)
+        else:
+            found = tuple(x[:, None] for x in head.moments_of(rows))
+        if self.unknown:
+            found = (*found, self.predictor.reference.unknown({FEATURES: rows}, self.predictor.scores(rows)))
+        return tuple(x.float() for x in found)
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+def pack_head(predictor: HeadPredictor) -> tuple[Plain, dict[str, Tensor]]:
+    """A head as plain values and tensors; its examples are stored beside it."""
+    source, parts = predictor.source, {}
+    parts["head"], about = to_tensors(predictor.head)
+    parts["known"], told = novelty.to_tensors(predictor.reference)
+    outputs = predictor.head.classes if isinstance(predictor.head, ClassHead) else 1
+    plain: Plain = {"kind": "head", "width": predictor.head.width, "outputs": outputs, "head": about, "known": told}
+    if source is not None and predictor.leave_out is not None:
+        said = LEFT_OUT[type(source)]
+        parts["left out"] = {"folds": predictor.leave_out.folds} | {name: getattr(source, name) for name in said}
+        if predictor.leave_out.groups is not None:
+            parts["left out"]["groups"] = predictor.leave_out.groups
+        if isinstance(source, ClassFit):
+            plain["recipe"] = asdict(source.recipe)
+            if source.words is not None:
+                plain["names"], parts["words"] = list(source.words.names), {"directions": source.words.directions}
+    return plain, {f"{prefix}/{name}": x for prefix, part in parts.items() for name, x in part.items()}
+
+
+def unpack_head(plain: Plain, tensors: Mapping[str, Tensor], examples: Examples | None) -> HeadPredictor:
+    """The predictor again."""
+
+    def below(prefix: str) -> dict[str, Any]:
+        return {name[len(prefix) + 1 :]: x for name, x in tensors.items() if name.startswith(f"{prefix}/")}
+
+    head, reference = from_tensors(below("head"), plain["head"]), novelty.from_tensors(below("known"), plain["known"])
+    said = below("left out")
+    if examples is None or not said:
+        return HeadPredictor(head, reference, None, None)
+    leave_out = LeaveOut(said["folds"], said.pop("groups", None))
+    x, y = checked_features(examples.whole.positional[0], head.width), examples.targets.flatten()
+    source: ClassFit | NumberFit
+    if isinstance(head, NumberHead):
+        said.pop("folds")
+        source = NumberFit(head, x, y, **said)
+    else:
+        words = Words(tuple(plain["names"]), tensors["words/directions"]) if "names" in plain else None
+        recipe: Plain = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in plain["recipe"].items()
+        }
+        source = ClassFit(head, x, y, **said, words=words, recipe=HeadRecipe(**recipe))
+    return HeadPredictor(head, reference, source, leave_out)

@@ -17,7 +17,8 @@ from posterity.tables import LinearClasses, LinearNumbers, Process
 from posterity.workflow import Fit, learn
 from posterity.workflow.file import load
 from posterity.workflow.plan import Facts, choose_plan
-from posterity.workflow.recipe import Limits, OnInputs as Sizes, Recipe
+from posterity.workflow.recipe import Limits, Recipe
+from posterity.workflow.recipe import OnInputs as Sizes
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (posterity[scikit-learn])")
 CLASSES, NUMBERS = pt.Categorical(), pt.GaussianNoise()
@@ -92,7 +93,9 @@ def test_inputs_that_are_no_rows_have_no_models_of_their_own():
 
 
 def facts(**changes) -> Facts:
-    return Facts("learn", **({"examples": 100, "outputs": 3, "regression": False, "weights": 50, "inputs": Sizes()} | changes))
+    return Facts(
+        "learn", **({"examples": 100, "outputs": 3, "regression": False, "weights": 50, "inputs": Sizes()} | changes)
+    )
 
 
 def test_the_plan_leaves_out_what_is_not_worth_its_price():
@@ -133,7 +136,8 @@ def test_a_linear_truth_is_predicted_as_by_the_linear_model(classes):
     if classes:
         alone = -float(said.mean.gather(1, y[100:, None]).mean())
     else:
-        alone = -float(torch.distributions.Normal(said.mean, said.noise.add(said.covariance[:, 0]).sqrt()).log_prob(y[100:]).mean())
+        spread = said.noise.add(said.covariance[:, 0]).sqrt()
+        alone = -float(torch.distributions.Normal(said.mean, spread).log_prob(y[100:]).mean())
     assert nll(found, x[100:], y[100:]) == pytest.approx(alone, abs=0.06)
 
 

@@ -83,17 +83,10 @@ class ClassHead:
     def log_probs(self, features: Tensor) -> Float[Tensor, "m classes"]:
         """The log probability of every class."""
         rows = checked_features(features, self.width)
-<<<<<<< HEAD
-        return torch.cat([self.of_rows(part) for part in rows.split(CHUNK)])
-
-    def of_rows(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
-        """The same, unchecked and at once."""
-=======
         return torch.cat([self.log_probs_of(part) for part in rows.split(CHUNK)])
 
     def log_probs_of(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
         """The same of rows that were looked at, all at once."""
->>>>>>> main
         seen = {kind: view(rows) for kind, view in self.views.items()}
         parts = [(m.weight, m.temperatures(seen[m.candidate.view] @ m.rows + m.bias, self.shift)) for m in self.members]
         return self.temperatures(mixed(parts), torch.zeros_like(self.shift))

@@ -57,33 +57,17 @@ class NumberHead:
 
     def moments(self, features: Tensor) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """The mean and the variance, noise included, of the number at each row."""
-<<<<<<< HEAD
-        return self.of_rows(checked_features(features, self.width))
-
-    def of_rows(self, x: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
-        """The same, unchecked."""
-        total, square = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
-        rows = {kind: view(x) - self.middle[kind] for kind, view in self.views.items()}
-        inside = {kind: (rows[kind] @ self.axes[kind].vectors).square() for kind in rows}
-        for m in self.members:
-            mean = self.mean + rows[m.view] @ m.rows
-            beyond = (rows[m.view].square().sum(1) - inside[m.view].sum(1)).clamp_min(0)
-            spread = inside[m.view] @ (1 / (self.axes[m.view].values + m.strength)) + beyond / m.strength
-            total = total + m.weight * mean
-            square = square + m.weight * (mean.square() + m.noise * (1 + 1 / self.count + spread))
-=======
         return self.moments_of(checked_features(features, self.width))
 
     def moments_of(self, x: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """The same of rows that were looked at."""
-        total, square = x.new_zeros(len(x)), x.new_zeros(len(x))
+        total, square = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
         for m in self.members:
             about = self.about(m)
             rows = about.inputs(x)
             mean = self.mean + rows @ m.rows
             total = total + m.weight * mean
             square = square + m.weight * (mean.square() + m.noise * (1 + 1 / self.count) + about.variance(rows))
->>>>>>> main
         return total, square - total.square()
 
     def about(self, m: NumberMember) -> Belief:

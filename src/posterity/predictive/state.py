@@ -92,16 +92,13 @@ def without_examples(predictor: Predictor) -> tuple[Predictor, float]:
             return Stack(tuple((weight, part) for weight, part, _ in parts)), max(change for *_, change in parts)
         case ExactLinear():
             return predictor.without_examples()
-<<<<<<< HEAD
         case OnInputs() if predictor.needs_examples:
             raise NotStorable(
                 "a Gaussian process on the inputs predicts from its training examples: save with examples=True, or learn "
                 'without it, pt.learn(..., candidates="network").'
             )
-=======
         case HeadPredictor():
             return predictor.without_examples(), 0.0
->>>>>>> main
     return predictor, 0.0
 
 
@@ -122,14 +119,11 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             return {"kind": "networks", **_meaning(predictor), **own}, tensors
         case ExactLinear():
             return _pack_exact(predictor)
-<<<<<<< HEAD
         case OnInputs():
             own, tensors = to_plain(predictor.model)
             return {"kind": "on inputs", **_meaning(predictor), "model": own}, tensors
-=======
         case HeadPredictor():
             return pack_head(predictor)
->>>>>>> main
     raise NotStorable(f"a {type(predictor).__name__} has no place in a file.")
 
 

@@ -19,7 +19,7 @@ class LinearClasses(OfClasses):
     head: ClassHead
 
     def logits(self, x: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
-        return self.head.of_rows(x)
+        return self.head.log_probs_of(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,8 @@ class LinearNumbers(OfNumbers):
     head: NumberHead
 
     def numbers(self, x: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"], Float[Tensor, " m"]]:
-        mean, variance = self.head.of_rows(x)
-        noise = sum(m.weight * m.noise for m in self.head.members)
-        own = (variance - noise).clamp_min(0)
+        mean, variance = self.head.moments_of(x)
+        own = (variance - self.head.noise).clamp_min(0)
         return mean, own, variance - own
 
 

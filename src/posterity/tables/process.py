@@ -159,7 +159,7 @@ class ProcessClasses(OfClasses):
 
     def logits(self, x: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
         linear, smooth, _ = self.kernel.parts(self.scaled(x), self.x)
-        return self.head.of_rows((linear + smooth) @ self.along)
+        return self.head.log_probs_of((linear + smooth) @ self.along)
 
 
 def fit_process_classes(

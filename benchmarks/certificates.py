@@ -1,5 +1,6 @@
 """What certificates cost on LeNet-5: draws of the weights beside plain forwards, and scales beside the published search."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -11,7 +12,8 @@ import posterity
 from benchmarks.measure import Case, Jobs, Row, measured
 from benchmarks.networks import LENET5, Workload
 from posterity import KFAC, KFOC
-from posterity.pacbayes import PerLayer, gibbs_risk, tune
+from posterity.pacbayes import Landscape, gibbs_risk, tune
+from posterity_studies.shared.per_layer import PerLayer, per_layer
 
 NAME = "posterity"
 PASSES = 10
@@ -46,12 +48,13 @@ def jobs(work: Work, load: Workload, steps: int) -> Jobs:
         )
     prior = source.compress()
     target = posterity.estimate(model, (x, y), KFOC(), batch_size=256, progress=False)
-    search = PerLayer(steps=steps) if work == "tune-per-layer" else None
-    return Jobs(
-        lambda: plain_forward(model, x, load.batch),
-        lambda: tune(model, target, prior, "catoni", search=search),
-        lambda: tune(model, target, prior, "catoni", search=search and PerLayer(steps=2)),
-    )
+
+    def tuned(search: PerLayer) -> Callable[[], object]:
+        if work == "tune-per-layer":
+            return lambda: per_layer(Landscape.of(prior, model, target), search=search)
+        return lambda: tune(model, target, prior, "catoni")
+
+    return Jobs(lambda: plain_forward(model, x, load.batch), tuned(PerLayer(steps=steps)), tuned(PerLayer(steps=2)))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Networks that have memorised their training data, and no validation data: what `pt.posterior` makes of them.
 
     python -m benchmarks.memorised > benchmarks/results/memorised.jsonl
+    python -m benchmarks.memorised last > benchmarks/results/memorised_last.jsonl     # the last layer alone, ten networks
 
 Test NLL of the network itself ("own"), of `fit.predict` ("ours"), of the posterior as it is ("untempered"), and of the width and
 temperature that the test data itself would choose ("best"). The rule, the widest posterior that costs a training example at most
@@ -10,6 +11,7 @@ temperature that the test data itself would choose ("best"). The rule, the wides
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 
 import torch
@@ -91,8 +93,41 @@ def row(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object
     }
 
 
+def last_layer(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object]:
+    """Test NLL with a posterior over the last layer alone, beside the network's own."""
+    train(model, data, 80)
+    last = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)][-1]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        fit = pt.posterior(model, data, blocks=[last], progress=False)
+    with torch.no_grad():
+        own = cross_entropy(model(test[0]), test[1])
+        right = float((model(data[0]).argmax(1) == data[1]).double().mean())
+    return {
+        "data": name,
+        "train accuracy": round(right, 4),
+        "warned": any(issubclass(w.category, Memorised) for w in told),
+        "own": round(float(own), 4),
+        "ours": round(float(pt.metrics.score(fit.predict(test[0]).probs, test[1]).nll), 4),
+    }
+
+
+def main_last() -> None:
+    for seed in SEEDS[:2]:
+        for name in TABLES:
+            torch.manual_seed(seed)
+            print(json.dumps({"seed": seed} | last_layer(name, *table(name, seed))), flush=True)
+    for name, wrong in IMAGES[:2]:
+        torch.manual_seed(SEEDS[0])
+        told = f"{name}, {wrong:.0%} wrong" if wrong else name
+        print(json.dumps({"seed": SEEDS[0]} | last_layer(told, *images(name, wrong, SEEDS[0]))), flush=True)
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["last"]:
+        main_last()
+        return
     for seed in SEEDS:
         for name in TABLES:
             torch.manual_seed(seed)

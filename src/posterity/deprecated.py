@@ -34,8 +34,29 @@ MOVED = {
 """Names that were `pt.name` up to 0.1, by the part that has them now."""
 
 
-GONE = {"PNN": "posterity_studies.shared.continual"}
-"""Names that only studies use."""
+GONE = {
+    "": {"PNN": "continual"},
+    "pacbayes": {
+        "Catoni": "projection",
+        "McAllester": "projection",
+        "PerLayer": "per_layer",
+        "grid_search": "grid_search",
+        "per_layer": "per_layer",
+    },
+}
+"""Names that only studies use, by the part that had them: the file of `posterity_studies.shared` that has them now."""
+
+
+def gone(part: str, name: str) -> Exception:
+    """The error for a name that a part does not have, with its new place if it had it up to 0.1."""
+    where = f"posterity.{part}" if part else "posterity"
+    file = GONE[part].get(name)
+    if file is None:
+        return AttributeError(f"module {where!r} has no attribute {name!r}")
+    # No AttributeError: `from posterity.pacbayes import name` would swallow what it says.
+    return ImportError(
+        f"{where}.{name} is used by studies alone, and is posterity_studies.shared.{file}.{name} now: pip install ./studies."
+    )
 
 
 def moved(name: str) -> Any:
@@ -48,8 +69,7 @@ def moved(name: str) -> Any:
         if name in names:
             _warn(f"pt.{name} is pt.{part}.{name} now, and goes from here in the next minor version", 3)
             return getattr(import_module(f"posterity.{part}"), name)
-    gone = f": it is in {GONE[name]} (pip install posterity-studies)" if name in GONE else ""
-    raise AttributeError(f"module 'posterity' has no attribute {name!r}{gone}")
+    raise gone("", name)
 
 
 def was(*order: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

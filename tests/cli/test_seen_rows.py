@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from commands import answer, call
 
 from posterity.cli.reading import ReadOptions, read
 from posterity.cli.reading.seen import SeenRows
@@ -52,3 +53,23 @@ def test_damaged_hashes_are_refused():
     for text in ("!", "AAAA", "é"):
         with pytest.raises(BadData, match="are damaged"):
             SeenRows.from_json(text)
+
+
+def test_rows_that_were_learned_from_are_known_again_by_the_commands(tmp_path):
+    """The learned table less one row, and rewritten with three decimals: standardised anew they would have other numbers."""
+    x = np.random.default_rng(0).normal(size=(60, 4)) * 3 + 1
+    learned, less, rounded, new = (str(tmp_path / f"{name}.csv") for name in ("learned", "less", "rounded", "new"))
+    for path, rows, decimals in ((learned, x, 9), (less, x[1:], 9), (rounded, x, 3)):
+        written(tmp_path / path, rows, decimals)
+    written(tmp_path / new, np.random.default_rng(1).normal(size=(60, 4)) * 3 + 1)
+    quick = ("--target", "y", "--network", "mlp", "--epochs", 2, "--quiet")
+    prior, fit = tmp_path / "prior", tmp_path / "fit"
+    call("prior", "learn", learned, "--out", prior, *quick)
+    call("learn", learned, "--out", fit, *quick)
+    for again in (less, rounded):
+        assert "learned from" in call("certify", prior, again, "--quiet", code=3).output.replace("\n", " ")
+        told = call("evaluate", fit, again, "--part", "train", "--quiet").output.replace("\n", " ")
+        assert "among those learned from" in " ".join(told.split())
+        assert "error_at_most_95" not in answer("evaluate", fit, again, "--part", "train", "--quiet")
+    assert answer("certify", prior, new, "--quiet")["n"] == 60
+    assert 0 < answer("evaluate", fit, new, "--part", "train", "--quiet")["error_at_most_95"] < 1

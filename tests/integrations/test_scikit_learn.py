@@ -23,7 +23,7 @@ from posterity.errors import (
     Overlap,
     UnknownPast,
 )
-from posterity.wrappers import conformal
+from posterity.predictive.sets import split_threshold
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed (posterity-torch[scikit-learn])")
 from sklearn.base import clone  # noqa: E402
@@ -181,12 +181,12 @@ def test_a_regressor_predicts_in_the_units_of_its_targets():
 
 
 def test_the_threshold_is_the_rank_that_split_conformal_prediction_asks_for():
-    scores = np.arange(1.0, 10.0)
-    assert conformal.threshold(scores, 0.9) == 9
-    assert conformal.threshold(scores, 0.8) == 8
-    assert conformal.threshold(scores, 0.95) == np.inf
+    scores = torch.arange(1.0, 10.0)
+    assert split_threshold(scores, 0.9) == 9
+    assert split_threshold(scores, 0.8) == 8
+    assert split_threshold(scores, 0.95) == np.inf
     with pytest.raises(ValueError, match="between 0 and 1"):
-        conformal.threshold(scores, 1.0)
+        split_threshold(scores, 1.0)
 
 
 @pytest.mark.parametrize("coverage", [0.7, 0.9])
@@ -201,7 +201,7 @@ def test_sets_cover_as_often_as_promised_and_not_more_often(coverage):
     for _ in range(400):
         index = random.permutation(len(pool))[: n + 50]
         held, new = index[:n], index[n:]
-        limit = conformal.threshold(conformal.class_scores(probabilities[held], labels[held]), coverage)
+        limit = split_threshold(torch.as_tensor(1 - probabilities[held, labels[held]]), coverage)
         sets = 1 - probabilities[new] <= limit
         found.append(sets[np.arange(50), labels[new]].mean())
     error = 4 * np.std(found) / np.sqrt(len(found))
@@ -270,6 +270,36 @@ def test_copies_of_one_example_are_never_on_both_sides(how):
         sets = model.predict_set(new, 0.8)
         covered.append(sets[np.arange(200), np.searchsorted(model.classes_, truth)].mean())
     assert 0.72 < np.mean(covered) <= 0.95
+
+
+def persons(count, rows, seed):
+    """Rows of some persons that are nearly the same, with one label each that no input tells."""
+    random = np.random.RandomState(seed)
+    X, y = noisy(count, seed)
+    X = np.repeat(X, rows, 0) + 0.05 * random.randn(count * rows, 3)
+    return X, np.repeat(y, rows), np.repeat([f"person {k}" for k in range(count)], rows)
+
+
+def test_groups_are_on_one_side_and_count_once():
+    """Twenty rows of each of thirty persons: sets for new persons cover what is promised, only if persons are held out whole."""
+    covered, alone = [], []
+    for seed in range(6):
+        X, y, who = persons(30, 20, seed)
+        new, truth = noisy(200, 100 + seed)
+        for found, groups in ((covered, who), (alone, None)):
+            model = small(pt.PosteriorClassifier, held_out=0.5).fit(X, y, groups=groups)
+            sets = model.predict_set(new, 0.8)
+            found.append(sets[np.arange(200), np.searchsorted(model.classes_, truth)].mean())
+            if groups is not None:
+                assert len(np.unique(model.held_groups_)) == 15
+                assert model.n_held_out_ == 300
+    assert 0.72 < np.mean(covered) <= 0.97
+    assert np.mean(alone) < 0.72
+    more = persons(25, 4, 50)
+    model.conformalize(*more)
+    assert len(np.unique(model.held_groups_)) == 25
+    with pytest.raises(BadData, match="groups has 99"):
+        model.conformalize(*more[:2], more[2][:99])
 
 
 @pytest.mark.parametrize("kind", [pt.PosteriorClassifier, pt.PosteriorRegressor])

@@ -6,6 +6,8 @@ The rows are held against the public API: a new verb without a row fails here.
 from __future__ import annotations
 
 import inspect
+from functools import partial
+from importlib import import_module
 
 import pytest
 import torch
@@ -14,7 +16,9 @@ from torch import nn
 import posterity as pt
 from posterity.data.provenance import Provenance
 from posterity.deprecated import MOVED
-from posterity.errors import NoCertificate, UnknownPast
+from posterity.errors import BadData, NoCertificate, UnknownPast
+from posterity.laplace.run import split
+from posterity.pacbayes import certify_few
 from posterity.pacbayes.regression import certify_clipped
 from posterity.workflow.recipe import Recipe, SmallNetworks
 
@@ -74,9 +78,10 @@ def by_split(s: Scene) -> pt.Gaussian:
     return pt.split_prior(s.model, D, share=0.5, training=QUICK, progress=False).prior
 
 
-def by_columns(s: Scene) -> pt.Gaussian:
+def by_columns(s: Scene, groups: torch.Tensor | None = None) -> pt.Gaussian:
     learner = pt.BPNN(s.model, s.prior, ["0"], "2", training=QUICK, scales=pt.Scales())
-    learner.learn(pt.Task("a", coins(40, 3), D, None, 2), progress=False)
+    task = pt.Task("a", coins(40, 3), D, None, 2) if groups is None else pt.Task("a", D, classes=2, groups=groups)
+    learner.learn(task, progress=False)
     column = learner.learned[0].posterior
     names = {name: name.removeprefix("columns.0.") for name in column.blocks}
     return pt.Gaussian(
@@ -323,3 +328,116 @@ def test_a_network_trained_elsewhere_has_an_unknown_past_whatever_verb_takes_it(
     if verb != "learn, a regression":
         with pytest.raises(UnknownPast):
             pt.certify(model, result, result, coins(40, 9), progress=False)
+
+
+# --- groups ----------------------------------------------------------------------------------------
+
+GROUPS = torch.arange(40) // 4
+"""Ten groups of four examples."""
+GROUPED = {
+    "BPNN": lambda s, g: by_columns(s, g),
+    "adapt": lambda s, g: pt.adapt(s.model, D, s.prior, head="keep", groups=g, progress=False).posterior,
+    "certify_folds": lambda s, g: (
+        pt.certify_folds(s.model, s.prior, D, head="keep", folds=2, learner="adapt", groups=g, progress=False)
+        .fits[0]
+        .posterior
+    ),
+    "learn": lambda s, g: pt.learn(s.model, D, s.prior, training=QUICK, groups=g, progress=False).posterior,
+    "posterior": lambda s, g: pt.posterior(s.model, D, groups=g, progress=False).posterior,
+    "recursive_certificate": lambda s, g: (
+        pt.pacbayes.recursive_certificate(
+            s.model, s.prior, D, groups=g, chunks=2, epochs=1, updates=1, passes=1, progress=False
+        ).posterior
+    ),
+    "split_prior": lambda s, g: pt.split_prior(s.model, D, groups=g, training=QUICK, progress=False).prior,
+    "train": lambda s, g: (
+        pt.train(s.model, D, s.prior, groups=g, progress=False, **QUICK),
+        pt.isotropic(s.model, mean="model"),
+    )[1],
+}
+"""Verbs that learn from D by groups, and what comes out."""
+CERTIFY = {
+    "certify": lambda s, prior, data, g: pt.certify(s.model, prior, prior, data, groups=g, progress=False),
+    "sample_then_evaluate": lambda s, prior, data, g: (
+        pt.pacbayes.sample_then_evaluate(s.model, prior, data, draws=2, groups=g).certificate
+    ),
+    "recursive_certificate": lambda s, prior, data, g: (
+        pt.pacbayes.recursive_certificate(
+            s.model, prior, data, groups=g, chunks=1, epochs=1, updates=1, passes=1, progress=False
+        ).certificate
+    ),
+    "certify_few": lambda s, prior, data, g: (
+        (
+            certify_few(
+                s.model, prior, data, lambda x, y: lambda new: s.model(new).softmax(1), ways=["split"], groups=g
+            )
+        ).certificate
+    ),
+}
+NOTHING_LEFT_OUT = {
+    "consistency": "a number",
+    "estimate": "a sum over examples",
+    "gibbs_risk": "a mean, which promises nothing",
+    "optimise_posterior": "a posterior: what certifies it takes groups",
+    "optimise_strengths": "the same",
+    "predict": "probabilities",
+}
+"""Verbs that take data and neither split it, nor leave out, nor certify."""
+
+
+def test_every_verb_that_takes_data_takes_groups_or_leaves_nothing_out():
+    every = {name: getattr(module, name) for module in (pt, pt.pacbayes) for name in module.__all__}
+    verbs = {name: verb for name, verb in every.items() if inspect.isfunction(verb)}
+    taking = {name for name, verb in verbs.items() if "data" in inspect.signature(verb).parameters}
+    with_groups = {name for name in taking if "groups" in inspect.signature(verbs[name]).parameters}
+    assert taking - with_groups <= set(NOTHING_LEFT_OUT)
+    assert with_groups <= set(GROUPED) | set(CERTIFY)
+    for kind, methods in {"PosteriorClassifier": ("fit", "conformalize"), "PosteriorRegressor": ("fit",)}.items():
+        assert all("groups" in inspect.signature(getattr(getattr(pt, kind), m)).parameters for m in methods)
+
+
+@pytest.mark.parametrize("verb", GROUPED)
+def test_what_has_met_groups_is_not_certified_on_them_and_counts_new_ones(verb):
+    scene = Scene()
+    result = GROUPED[verb](scene, GROUPS)
+    other, few = coins(40, 9), torch.arange(40) // 8
+    for how, certify in CERTIFY.items():
+        with pytest.raises(NoCertificate):
+            certify(scene, result, D, GROUPS)
+        known = result.with_provenance(result.provenance.vouched("a test"))
+        found = certify(scene, known, other, few)
+        n = found.steps[0].n if how == "recursive_certificate" else found.n
+        assert n == 5, how
+        assert any("5 groups of 40 examples" in text for text in found.assumes), how
+
+
+@pytest.mark.parametrize("verb", [*GROUPED, *(name for name in CERTIFY if name not in GROUPED)])
+def test_groups_of_another_length_are_refused(verb):
+    scene, short = Scene(), GROUPS[:-1]
+    call = partial(GROUPED[verb], scene) if verb in GROUPED else partial(CERTIFY[verb], scene, scene.prior, D)
+    with pytest.raises(BadData, match="groups has 39"):
+        call(short)
+
+
+@pytest.mark.parametrize("verb", ["train", "learn"])
+def test_a_share_that_is_held_out_is_one_of_groups(verb, monkeypatch):
+    scene, sides = Scene(), []
+
+    def spied(*given):
+        sides.append(split(*given))
+        return sides[-1]
+
+    for module in ("posterity.laplace.train", "posterity.workflow.ways.one_network"):
+        monkeypatch.setattr(import_module(module), "split", spied)
+    options = {"validation": 0.3, "groups": GROUPS, "progress": False}
+    if verb == "train":
+        pt.train(scene.model, D, **options, **QUICK)
+    else:
+        pt.learn(scene.model, D, training=QUICK, **options)
+    assert sides
+    row = {tuple(x.tolist()): int(g) for x, g in zip(D[0], GROUPS, strict=True)}
+    for (first, _), (second, _) in sides:
+        here, there = ({row[tuple(x.tolist())] for x in part} for part in (first, second))
+        assert len(there) == 3
+        assert not here & there
+        assert len(first) + len(second) == 40

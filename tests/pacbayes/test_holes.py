@@ -24,7 +24,8 @@ from posterity.errors import (
     Unfrozen,
     UnknownPast,
 )
-from posterity.pacbayes import clopper_pearson, grid_search
+from posterity.pacbayes import clopper_pearson
+from posterity_studies.shared.grid_search import grid_search
 
 QUICK = {"epochs": 3, "lr": 0.05}
 

@@ -217,6 +217,24 @@ def test_the_first_line_names_the_predictor_and_whether_it_is_what_predict_uses(
     assert str(folds.certificate).splitlines()[0].endswith("Each of them answers as its own predict() does")
 
 
+def test_by_new_examples_a_fit_certifies_what_predict_says():
+    model, learned, (x, y) = network(), coins(60, 20), coins(50, 21)
+    fit = pt.learn(model, learned, training=QUICK, progress=False)
+    found = fit.certify((x, y), progress=False)
+    wrong = int((fit.predict(x).probs.argmax(1) != y).sum())
+    assert found.bound == clopper_pearson(wrong, 50, 0.05)
+    assert "it is what predict() uses" in str(found).splitlines()[0]
+    assert Certificate.from_json(found.to_json()) == found
+    by_groups = fit.certify((x, y), groups=torch.arange(50) // 5, progress=False)
+    assert (by_groups.n, by_groups.unit) == (10, "group")
+    assert by_groups.bound > found.bound
+    # One of the learned rows among them, or a past that is not known, and it speaks of draws again.
+    mixed = torch.cat((x, learned[0][:1])), torch.cat((y, learned[1][:1]))
+    source = pt.learn(network(), coins(60, 22), training=QUICK, progress=False).posterior
+    again = pt.learn(network(), learned, source, head="keep", training=QUICK, progress=False)
+    assert again.certify(mixed, progress=False).predictor != "the fit itself"
+
+
 def test_what_cannot_be_seen_is_among_the_assumptions_of_every_certificate():
     model, prior = untrained()
     found = pt.certify(model, prior, prior, coins(60, 19), progress=False)

@@ -8,7 +8,7 @@ import torch
 
 from posterity.laplace import Scales
 from posterity.pacbayes import Landscape, catoni_best, mcallester
-from posterity.pacbayes.regression import sub_gamma
+from posterity_studies.shared.sub_gamma import sub_gamma
 
 
 def nats_over_ln_2(probs, y):

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.pacbayes import Catoni, McAllester, catoni_best, mcallester
+from posterity.pacbayes import catoni_best, mcallester
+from posterity_studies.shared.projection import Catoni, McAllester
 
 
 def test_mcallester_is_its_formula():

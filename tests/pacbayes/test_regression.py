@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.pacbayes.regression import LinearModel, certify_clipped, sub_gamma
+from posterity.pacbayes.regression import certify_clipped
+from posterity_studies.shared.sub_gamma import LinearModel, sub_gamma
 
 
 def problem(n: int = 200, d: int = 3, noise: float = 0.3, seed: int = 0):

@@ -10,7 +10,9 @@ import posterity as pt
 from posterity.errors import NotFinite
 from posterity.laplace import Scales
 from posterity.lenet import lenet5
-from posterity.pacbayes import Landscape, PerLayer, grid_search, one_number, per_layer, tune
+from posterity.pacbayes import Landscape, one_number, tune
+from posterity_studies.shared.grid_search import grid_search
+from posterity_studies.shared.per_layer import PerLayer, per_layer
 
 
 def random_landscape(seed: int) -> Landscape:
@@ -121,6 +123,14 @@ def test_a_source_prior_is_tuned_on_its_own_data():
     learned = pt.update(model, curvature, start, tuned.scales)
     assert float(learned.kl(start)) == pytest.approx(tuned.kl, rel=1e-6)
     assert learned.card.scales["0"] == tuned.scales.of("0")
+
+
+def test_the_papers_baselines_say_where_they_are_now():
+    for name in ("grid_search", "PerLayer", "Catoni"):
+        with pytest.raises(ImportError, match=rf"posterity_studies\.shared\.\w+\.{name}"):
+            getattr(pt.pacbayes, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = pt.pacbayes.nonsense
 
 
 def test_grid_search_passes_over_scales_whose_draws_overflow():

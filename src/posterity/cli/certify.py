@@ -42,6 +42,7 @@ def certify(
         Path | None, typer.Option(help="With a prior's file: the posterior's. By default the prior itself.")
     ] = None,
     target: opt.Target = None,
+    groups: opt.Groups = None,
     missing: opt.Missing = None,
     part: opt.Part = "train",
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999)] = 0.95,
@@ -76,16 +77,16 @@ def certify(
         "generator": generator,
         "progress": not quiet,
     }
-    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part)
+    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part, groups=groups)
     if isinstance(opened.content, pt.Gaussian):
-        model, pair = _by_hand(opened, network, data, options)
+        model, pair, shared["groups"] = _by_hand(opened, network, data, options)
         after = opened.content if posterior is None else pt.load(posterior)
         certificate = pt.certify(model, after, opened.content, pair, confidence, **shared)
     else:
         m = opened.said
         if not m.classes:
             raise BadData("certificates are on the error of classifiers, and this fit is a regression.")
-        pair = _examples(opened, data, options)
+        pair, shared["groups"] = _examples(opened, data, options)
         note(f"certifying by {len(pair[0]):,} examples", quiet)
         if folds is None:
             certificate = opened.fit(network).certify(pair, confidence, **shared)
@@ -136,24 +137,33 @@ def audit(
     write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
 
 
-def _examples(opened: Saved, data: str | None, options: ReadOptions) -> tuple[Tensor, Tensor]:
-    """Those that are named, or those that a fit learned from, where it keeps them."""
+Pair = tuple[Tensor, Tensor]
+
+
+def _examples(opened: Saved, data: str | None, options: ReadOptions) -> tuple[Pair, Tensor | None]:
+    """Those that are named, or those that a fit learned from, where it keeps them; and their groups."""
     if data is not None:
         examples = read(data, options, opened.said.recipe, opened.said.classes)
         check_new_rows(opened.given, examples)
-        return examples.pair
+        return examples.pair, examples.groups
+    together = opened.said.recipe.groups
+    if together is not None:
+        raise BadData(
+            f'{opened.path} was learned by groups ("{together}") and keeps its examples without them: name the data that is to '
+            "certify, so that groups are counted."
+        )
     found = opened.examples()
     if found is None:
         raise BadData(
             f"{opened.path} keeps no examples (it learned from {opened.count:,}): name the data that is to certify."
         )
-    return found.whole.positional[0], found.whole.targets
+    return (found.whole.positional[0], found.whole.targets), None
 
 
 def _by_hand(
     opened: Saved, network: str | None, data: str | None, options: ReadOptions
-) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
-    """The network and the examples for a prior's file, which may say how data is read for it."""
+) -> tuple[nn.Module, Pair, Tensor | None]:
+    """The network, the examples and their groups for a prior's file, which may say how data is read for it."""
     name, m = opened.name(network), opened.manifest
     if data is None:
         raise BadData("a prior's file keeps no examples: name the data that is to certify.")
@@ -161,4 +171,4 @@ def _by_hand(
     examples = read(data, options, recipe, opened.handed_down.card.classes if m is not None else ())
     check_new_rows(opened.handed_down, examples)
     outputs = max(examples.outputs, 10 if look(data, options, recipe).classes is None and name == "lenet5" else 0)
-    return build(name, tuple(examples.x.shape[1:]), outputs), examples.pair
+    return build(name, tuple(examples.x.shape[1:]), outputs), examples.pair, examples.groups

@@ -17,7 +17,7 @@ import typer
 
 from posterity.cli import options as opt
 from posterity.cli.reading import ReadOptions, read
-from posterity.cli.reading.columns import check_target
+from posterity.cli.reading.columns import check_target, read_groups
 from posterity.cli.reading.images import image_files
 from posterity.cli.reading.read import kind_of
 from posterity.cli.reading.tables import PARQUET, read_table, text_rows
@@ -91,12 +91,17 @@ def split(
         float | None, typer.Option(min=0.0, max=1.0, help="Share of all examples in the first part.")
     ] = None,
     target: opt.Target = None,
+    groups: opt.Groups = None,
     seed: opt.Seed = 0,
     as_json: opt.Json = False,
 ) -> None:
     """Split data into two parts at random: so many of each class, or a share. Images are copied."""
     if (per_class is None) == (share is None):
         raise BadData("say either --per-class N or --share P.")
+    if groups is not None and (per_class is not None or kind_of(where) != "table"):
+        raise BadData(
+            "--groups goes with --share, and with a table: groups stay whole, and have no class of their own."
+        )
     for path in (first, rest):
         if path.exists():
             raise BadData(f"{path} is there already: choose another name.")
@@ -108,7 +113,7 @@ def split(
         case "table":
             if per_class is not None and target is None:
                 raise BadData("--per-class needs --target: the column of the classes.")
-            taken, count = _split_table(Path(where), first, rest, target, part)
+            taken, count = _split_table(Path(where), first, rest, target, groups, part)
         case _:
             taken, count = _split_arrays(where, first, rest, per_class is not None, part)
     rows_ = [(str(first), f"{len(taken):,} examples"), (str(rest), f"{count - len(taken):,} examples")]
@@ -126,13 +131,21 @@ def _split_images(where: Path, first: Path, rest: Path, part: Part) -> tuple[set
     return taken, len(files)
 
 
-def _split_table(where: Path, first: Path, rest: Path, target: str | None, part: Part) -> tuple[set[int], int]:
+def _split_table(
+    where: Path, first: Path, rest: Path, target: str | None, groups: str | None, part: Part
+) -> tuple[set[int], int]:
     """Of a text file the rows as they stand, with the header."""
     check_target(table := read_table(where), ReadOptions(target=target), False)
     values = table.columns[target] if target is not None and target in table.columns else [""] * len(table.places)
-    taken = part([str(value) for value in values])
-    for path, inside in ((first, True), (rest, False)):
-        rows = [i for i in range(len(values)) if (i in taken) == inside]
+    together = read_groups(table, groups, np.arange(len(values)))
+    if together is None:
+        taken = part([str(value) for value in values])
+    else:
+        names, number = np.unique(together, return_inverse=True)
+        inside = part(names.tolist())
+        taken = {i for i, k in enumerate(number.tolist()) if k in inside}
+    for path, first_part in ((first, True), (rest, False)):
+        rows = [i for i in range(len(values)) if (i in taken) == first_part]
         if where.suffix.lower() in PARQUET:
             import pyarrow.parquet as parquet
 

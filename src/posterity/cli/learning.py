@@ -40,6 +40,7 @@ class Asked:
     ] = None
     target: opt.Target = None
     columns: opt.Columns = None
+    groups: opt.Groups = None
     text: opt.Text = None
     task: opt.Task = None
     missing: opt.Missing = None
@@ -68,7 +69,15 @@ class Asked:
     def reading(self) -> ReadOptions:
         """What is asked of the data."""
         return opt.reading(
-            self.target, self.columns, self.text, self.task, self.missing, self.size, self.channels, self.part
+            self.target,
+            self.columns,
+            self.text,
+            self.task,
+            self.missing,
+            self.size,
+            self.channels,
+            self.part,
+            self.groups,
         )
 
 
@@ -202,6 +211,7 @@ class Run:
         options: dict[str, Any] = {
             "classes": examples.classes or None,
             "head": self.asked.head,
+            "groups": examples.groups,
             "generator": torch.Generator().manual_seed(self.asked.seed),
             "progress": not self.asked.quiet,
         }

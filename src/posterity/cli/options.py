@@ -44,6 +44,13 @@ Target = Annotated[str | None, typer.Option(help="The column of a table that is 
 Columns = Annotated[
     str | None, typer.Option(help="Columns of a table to predict from, with commas; all others by default.")
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="The column (of .npz the array) that says which examples belong together, such as a person: left out together, and "
+        "counted as one by certificates."
+    ),
+]
 Task = Annotated[
     Literal["classification", "regression"] | None,
     typer.Option(help="What the target is; by default text and few whole numbers are classes."),
@@ -114,9 +121,10 @@ def reading(
     size: int | None = None,
     channels: int | None = None,
     part: str = "train",
+    groups: str | None = None,
 ) -> ReadOptions:
     """What a user asks of the data, from the options."""
-    return ReadOptions(target, _names(columns), _names(text), task, missing, size, channels, part)
+    return ReadOptions(target, _names(columns), _names(text), task, missing, size, channels, part, groups)
 
 
 def _names(given: str | None) -> tuple[str, ...]:

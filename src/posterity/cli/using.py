@@ -23,7 +23,7 @@ from posterity.data.hashes import by_chance, seen
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData
 from posterity.files import replacing, write_whole
-from posterity.pacbayes import clopper_pearson
+from posterity.pacbayes.examples import Examples as Counted
 from posterity.pages import evaluation_page, prediction_page
 from posterity.pages.results import NAMES, scores_of
 
@@ -82,6 +82,7 @@ def evaluate(
     out: Annotated[Path | None, opt.out_file("A .json file for the figures.")] = None,
     network: opt.Network = None,
     target: opt.Target = None,
+    groups: opt.Groups = None,
     missing: opt.Missing = None,
     part: opt.Part = "test",
     seed: opt.Seed = 0,
@@ -93,7 +94,7 @@ def evaluate(
     if out is not None:
         _check_out(out, (".json",))
     opened = open_saved(fit)
-    examples = _read(opened, data, missing, part, quiet, labels=True, target=target)
+    examples = _read(opened, data, missing, part, quiet, labels=True, target=target, groups=groups)
     prediction = _predict(opened, network, examples, seed, quiet)
     classes = opened.said.classes
     y = examples.pair[1]
@@ -105,9 +106,12 @@ def evaluate(
                 f"{known:,} of these examples are among those learned from: the figures are better than new data would give."
             )
         else:
-            scores["error_at_most_95"] = clopper_pearson(int((prediction.labels != y).sum()), len(y), 0.05)
+            counted = Counted.of(examples.pair, groups=examples.groups)
+            scores["error_at_most_95"] = counted.bound(prediction.labels != y, 0.05)
             lines.append(
-                "The bound on the error holds with 95 % if these examples are a random sample, and nothing was chosen by them."
+                "The bound on the error holds with 95 % if nothing was chosen by these examples, and for "
+                + "; ".join((*counted.assumes, *counted.notes))
+                + "."
             )
     else:
         recipe = opened.said.recipe
@@ -130,10 +134,19 @@ def evaluate(
 
 
 def _read(
-    opened: Saved, data: str, missing: Any, part: str, quiet: bool, labels: bool, target: str | None = None
+    opened: Saved,
+    data: str,
+    missing: Any,
+    part: str,
+    quiet: bool,
+    labels: bool,
+    target: str | None = None,
+    groups: str | None = None,
 ) -> Examples:
     m = opened.said
-    found = read(data, ReadOptions(target=target, missing=missing, part=part), m.recipe, m.classes, labels)
+    found = read(
+        data, ReadOptions(target=target, missing=missing, part=part, groups=groups), m.recipe, m.classes, labels
+    )
     for line in found.notes:
         note(line, quiet)
     return found

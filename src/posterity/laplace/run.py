@@ -22,10 +22,12 @@ from torch.utils.data import (
 )
 
 from posterity.blocks import evaluating
+from posterity.checks import check_groups
 from posterity.curvature import Likelihood
 from posterity.curvature.likelihoods import IGNORED
 from posterity.data import Data
 from posterity.data.batches import Batch, Workers, is_pair, is_sharded
+from posterity.data.leave_out import numbered
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.laplace.prior import PriorPenalty
 
@@ -33,8 +35,10 @@ Objective = Callable[[Tensor, Tensor, int], Tensor]
 """(mean NLL, ½ quadratic of the prior, N) → what is minimised."""
 
 
-def split(data: Data, validation: float | Data | None, generator: torch.Generator) -> tuple[Data, Data | None]:
-    """The data to train on and the data to watch."""
+def split(
+    data: Data, validation: float | Data | None, generator: torch.Generator, groups: Tensor | None = None
+) -> tuple[Data, Data | None]:
+    """The data to train on and the data to watch: of a share, whole groups where there are groups."""
     if not isinstance(validation, float | int):
         return data, validation
     if not 0 <= validation < 1:
@@ -43,7 +47,7 @@ def split(data: Data, validation: float | Data | None, generator: torch.Generato
         return data, None
     indexed = data.dataset if isinstance(data, DataLoader) else data
     pair = is_pair(indexed)
-    if not pair and isinstance(indexed, list) and len(indexed) > 1:
+    if groups is None and not pair and isinstance(indexed, list) and len(indexed) > 1:
         return _by_batches(indexed, validation, generator)
     if not pair and not (_has_length(indexed) and not isinstance(indexed, IterableDataset)):
         raise BadData(
@@ -56,13 +60,18 @@ def split(data: Data, validation: float | Data | None, generator: torch.Generato
             "sampler of its own, which would be lost: pass validation data instead."
         )
     total = len(indexed[0]) if pair else len(indexed)  # type: ignore[index, arg-type]
-    held = round(total * validation)
+    check_groups(groups, total)
+    units = total if groups is None else len(groups.unique())
+    held = round(units * validation)
     if not held:
         return data, None
-    if held == total:
-        raise NoData(f"a validation share of {validation} leaves none of {total} examples to train on.")
-    order = torch.randperm(total, generator=generator)
+    if held == units:
+        raise NoData(f"a validation share of {validation} leaves none of {units} examples (or groups) to train on.")
+    order = torch.randperm(units, generator=generator)
     first, second = order[held:], order[:held]
+    if groups is not None:
+        own = numbered(groups).cpu()
+        first, second = (torch.isin(own, part).nonzero()[:, 0] for part in (first, second))
     if pair:
         return tuple(x[first] for x in indexed), tuple(x[second] for x in indexed)  # type: ignore[union-attr]
     parts = [Subset(indexed, part.tolist()) for part in (first, second)]  # type: ignore[arg-type]

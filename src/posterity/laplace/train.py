@@ -79,6 +79,7 @@ def train(
     likelihood: Likelihood | None = None,
     *,
     validation: float | Data | None = 0.1,
+    groups: Tensor | None = None,
     epochs: int | None = None,
     batch_size: int = 256,
     lr: float = 5e-4,
@@ -113,6 +114,7 @@ def train(
         prior: what holds the weights; without one it is maximum likelihood.
         likelihood: of the outputs; `Categorical()` by default.
         validation: a share of the data to hold out, other data, or None (the training objective is watched then).
+        groups: which examples belong together (windows of one recording): a share that is held out is one of groups.
         epochs: at most so many; by default at least a hundred, and as many as make 1,500 steps.
         batch_size: of a step; a `DataLoader` brings its own.
         lr: the learning rate to begin with.
@@ -159,7 +161,7 @@ def train(
         model.to(device)
     agree(model, workers)
     where = next(model.parameters()).device
-    training, held_out = split(data, validation, shuffle)
+    training, held_out = split(data, validation, shuffle, groups)
     source = Source(training, batch_size, shuffle)
     held = None if held_out is None else Source(held_out, evaluation_batch_size or min(1024, 4 * batch_size), None)
     if prior is not None:

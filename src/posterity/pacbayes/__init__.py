@@ -1,5 +1,8 @@
 """How far to trust a posterior: PAC-Bayes bounds, the approximate risk, scales of least bound, and certificates that hold."""
 
+from typing import Any
+
+from posterity.deprecated import gone
 from posterity.pacbayes.bounds import (
     binary_kl,
     catoni,
@@ -16,23 +19,18 @@ from posterity.pacbayes.certify import certify
 from posterity.pacbayes.few import certify_few
 from posterity.pacbayes.few_shot import sample_then_evaluate
 from posterity.pacbayes.gibbs import gibbs_risk
-from posterity.pacbayes.grid_search import grid_search
 from posterity.pacbayes.methods import FAMILY
 from posterity.pacbayes.optimise import optimise_posterior
-from posterity.pacbayes.projection import Catoni, McAllester
 from posterity.pacbayes.recursive import recursive_certificate
 from posterity.pacbayes.risk import Landscape
 from posterity.pacbayes.strengths import optimise_strengths
-from posterity.pacbayes.tune import PerLayer, Tuned, one_number, per_layer, tune
+from posterity.pacbayes.tune import Tuned, one_number, tune
 
 __all__ = [
     "FAMILY",
-    "Catoni",
     "Certificate",
     "Holdout",
     "Landscape",
-    "McAllester",
-    "PerLayer",
     "Tuned",
     "binary_kl",
     "catoni",
@@ -41,7 +39,6 @@ __all__ = [
     "certify_few",
     "clopper_pearson",
     "gibbs_risk",
-    "grid_search",
     "klinv",
     "lambda_bound",
     "maurer",
@@ -49,9 +46,12 @@ __all__ = [
     "one_number",
     "optimise_posterior",
     "optimise_strengths",
-    "per_layer",
     "quadratic",
     "recursive_certificate",
     "sample_then_evaluate",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise gone("pacbayes", name)

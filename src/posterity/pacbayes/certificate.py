@@ -29,8 +29,9 @@ PREDICTORS = (
     "one of several fits, drawn anew, each learned without a part of the examples",
     "the fit that learned from the examples that were picked",
     "the fit that learned from a part of the examples",
+    "the fit itself",
 )
-OF_POSTERIOR, OF_PRIOR, AT_MEAN, KEPT, FOLDS, PICKED, PART = PREDICTORS
+OF_POSTERIOR, OF_PRIOR, AT_MEAN, KEPT, FOLDS, PICKED, PART, ITSELF = PREDICTORS
 IN_PLAIN_WORDS = dict(
     zip(
         PREDICTORS,
@@ -42,6 +43,7 @@ IN_PLAIN_WORDS = dict(
             "one of the fits, picked at random for every input. Each of them answers as its own predict() does",
             "the one fit that learned from the few examples that were picked. It is what its predict() uses",
             "the one fit that learned from a part of these examples. It is what its predict() uses",
+            "the fit itself: it is what predict() uses. It learned nothing from these examples",
         ),
         strict=True,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int
+from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset, WeightedRandomSampler
 
@@ -20,6 +20,7 @@ from posterity.data.hashes import Hashes, batch_hashes, copies, data_fingerprint
 from posterity.data.near_copies import near_copies, repeats_by_chance, scaled
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData, DependentExamples, NoData
+from posterity.pacbayes.bounds import count_bound
 
 LABELS = (
     "no label of these examples was used before: not to select columns, to encode targets, to train the features, nor to pick "
@@ -133,6 +134,11 @@ class Examples:
             )
         return what, "new examples come from where these came from", LABELS
 
+    def bound(self, wrong: Bool[Tensor, " n"], delta: float) -> float:
+        """What the error of one predictor is at most, by its errors in the data's own order."""
+        error, n = error_by_unit(wrong[self.order].double(), self.units, self.grouped)
+        return count_bound(error, n, delta, grouped=self.grouped or n < self.count)
+
     def readings(self) -> list[Reading]:
         """All examples, groups counting alike; where some are copies each once as well: the larger of both bounds holds."""
         if self.grouped:
@@ -150,6 +156,16 @@ class Examples:
             if len(rows):
                 kept.append(batch.rows(rows))
         return [every, Reading(kept, torch.full((self.n,), 1 / self.n, dtype=torch.float64))]
+
+
+def error_by_unit(wrong: Float64[Tensor, " n"], units: Int[Tensor, " n"], given: bool) -> tuple[float, int]:
+    """The mean error of units, each counting alike, and their number.
+
+    Copies that were found and not given as groups may count once each, or as often as they come: the larger error holds.
+    """
+    units = units.unique(return_inverse=True)[1]
+    each = torch.zeros(int(units.max()) + 1).double().scatter_reduce(0, units, wrong, "mean", include_self=False)
+    return max(float(each.mean()), 0.0 if given else float(wrong.mean())), len(each)
 
 
 def rows_of(data: Data, rows: Tensor) -> Any:

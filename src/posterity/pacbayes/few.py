@@ -30,7 +30,7 @@ from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending, compression_bound, count_bound, folds_bound, preferent_bound
 from posterity.pacbayes.certificate import FOLDS, OF_PRIOR, PART, PICKED, Certificate
 from posterity.pacbayes.certify import rebuilt, written
-from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.examples import Examples, error_by_unit
 from posterity.pacbayes.gibbs import drawn_network
 from posterity.pacbayes.methods import Case, Found, bounded, counted_errors
 from posterity.pacbayes.refusals import checked
@@ -104,20 +104,7 @@ def certify_few(
     prior = rebuilt(prior)
     few = _Few(examples, learner)
     dealt = torch.randperm(examples.n, generator=found.generator, device=found.generator.device).cpu()
-    case = Case(
-        model,
-        found.blocks,
-        prior,
-        prior,
-        0.0,
-        examples.n,
-        found.spending,
-        Categorical(),
-        None,
-        256,
-        found.generator,
-        False,
-    )
+    case = Case.at_prior(model, found, prior, examples.n, Categorical(), generator=found.generator)
     offers: list[tuple[Found, Case, tuple[Predict, ...]]] = []
     for way in ways:
         paid = replace(case, spending=found.spending.paying("ways", 1 if len(ways) == 1 else PAYS[way]))
@@ -159,24 +146,21 @@ class _Few:
         rows = torch.isin(self.units, units).nonzero()[:, 0]
         return self.learner(self.x[rows], self.y[rows].to(self.x.device))
 
-    def liked(self, predict: Predict) -> tuple[Tensor, Tensor]:
-        """For each unit the least probability of an example's own class, and the share of its examples that are wrong."""
+    def wrong(self, predict: Predict) -> tuple[Tensor, Tensor]:
+        """For each example the probability of its own class, and whether it is wrong. What is no number is."""
         probs = predict(self.x).detach().cpu().double()
         fine = probs.isfinite().all(1)
         own = probs[torch.arange(len(probs)), self.y].where(fine, torch.zeros(()).double())
-        wrong = ((probs.argmax(1) != self.y) | ~fine).double()
-        empty = torch.ones(self.n, dtype=torch.float64)
-        return empty.scatter_reduce(0, self.units, own, "amin"), empty.scatter_reduce(
-            0, self.units, wrong, "mean", include_self=False
-        )
+        return own, ((probs.argmax(1) != self.y) | ~fine).double()
+
+    def liked(self, predict: Predict) -> Tensor:
+        """For each unit the least probability of an example's own class."""
+        return torch.ones(self.n).double().scatter_reduce(0, self.units, self.wrong(predict)[0], "amin")
 
     def error(self, predict: Predict, units: Tensor) -> float:
         """The mean error of some units; where copies were found, of all their examples if that is more."""
-        each = float(self.liked(predict)[1][units].mean())
-        if self.given or not self.grouped:
-            return each
         rows = torch.isin(self.units, units)
-        return max(each, float((predict(self.x[rows]).argmax(1).cpu() != self.y[rows]).double().mean()))
+        return error_by_unit(self.wrong(predict)[1][rows], self.units[rows], self.given)[0]
 
 
 def _picked(few: _Few, case: Case) -> Iterator[tuple[Found, Case, tuple[Predict, ...]]]:
@@ -187,7 +171,7 @@ def _picked(few: _Few, case: Case) -> Iterator[tuple[Found, Case, tuple[Predict,
         rest = torch.ones(few.n, dtype=torch.bool)
         rest[chosen] = False
         others = rest.nonzero()[:, 0]
-        chosen = torch.cat((chosen, others[few.liked(predict)[0][others].argmin()][None]))
+        chosen = torch.cat((chosen, others[few.liked(predict)[others].argmin()][None]))
         others = others[others != chosen[-1]]
         predict = few.learned(chosen)
         error = few.error(predict, others)

@@ -72,7 +72,7 @@ def sample_then_evaluate(
     spending = found.spending.paying("draws", draws)
     like = next(model.parameters())
     prior = rebuilt(prior)
-    case = Case(model, found.blocks, prior, prior, 0.0, examples.n, spending, likelihood, None, batch_size, None, False)
+    case = replace(Case.at_prior(model, found, prior, examples.n, likelihood, batch_size=batch_size), spending=spending)
     readings = examples.readings()
     held = [[batch.to(like.device) for batch in reading.batches] for reading in readings]
     kept, best = Found(math.inf), {}

@@ -18,6 +18,7 @@ from posterity.pacbayes.bounds import Spending, count_bound, excess_bound, klinv
 from posterity.pacbayes.certificate import AT_MEAN, OF_POSTERIOR, OF_PRIOR
 from posterity.pacbayes.examples import Reading
 from posterity.pacbayes.gibbs import Portion, Weighted, counted, drawn_outputs, replicates, zero_one
+from posterity.pacbayes.refusals import Checked
 
 Method = Literal["draws", "excess", "prior", "mean"]
 FAMILY: tuple[Method, ...] = ("draws", "excess", "prior", "mean")
@@ -35,15 +36,22 @@ class Case:
     blocks: dict[str, Block]
     posterior: Gaussian
     prior: Gaussian
-    kl: float
     n: int
     """Independent units: groups, or distinct examples."""
     spending: Spending
     likelihood: Likelihood
-    passes: int | None
-    batch_size: int
-    generator: torch.Generator | None
-    progress: bool
+    kl: float = 0.0
+    passes: int | None = None
+    batch_size: int = 256
+    generator: torch.Generator | None = None
+    progress: bool = False
+
+    @classmethod
+    def at_prior(
+        cls, model: nn.Module, found: Checked, prior: Gaussian, n: int, likelihood: Likelihood, **options: Any
+    ) -> Case:
+        """Where the posterior is the prior."""
+        return cls(model, found.blocks, prior, prior, n, found.spending, likelihood, **options)
 
 
 @dataclass(frozen=True)

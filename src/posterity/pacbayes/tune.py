@@ -1,4 +1,4 @@
-"""Scales of least bound. The optimum over all covariances is one number; the paper's per-layer search is kept beside it."""
+"""Scales of least bound. The optimum over all covariances is one number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from posterity.curvature import Curvature
@@ -19,8 +18,6 @@ from posterity.pacbayes.bounds import catoni_best, maurer, mcallester
 from posterity.pacbayes.risk import Landscape
 
 BoundName = Literal["catoni", "mcallester", "maurer"]
-ScaleName = Literal["alpha", "beta", "temperature"]
-EVERY_SCALE: tuple[ScaleName, ...] = ("alpha", "beta", "temperature")
 
 
 @dataclass(frozen=True)
@@ -33,23 +30,6 @@ class Tuned:
     kl: float
 
 
-@dataclass(frozen=True)
-class PerLayer:
-    """The published search: Adam over the logarithms of α, β, τ of every block. `free` names those that may change.
-
-    With `shared` all blocks have the same.
-    """
-
-    steps: int = 3000
-    lr: float = 0.05
-    free: tuple[ScaleName, ...] = EVERY_SCALE
-    shared: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.free or set(self.free) - set(EVERY_SCALE):
-            raise ValueError(f"free scales are some of {EVERY_SCALE}, not {self.free}")
-
-
 @was("prior", "model", "curvature")
 def tune(
     model: nn.Module | Mapping[str, Tensor],
@@ -57,13 +37,12 @@ def tune(
     prior: Gaussian,
     bound: BoundName | Literal["evidence"] = "catoni",
     delta: float = 0.1,
-    search: PerLayer | None = None,
 ) -> Tuned:
     """The scales of least bound estimate, without data: for a target's posterior, or for a source prior on its own data.
 
     For any objective that grows with risk and KL the best covariance is that of some shared β: in coordinates where the
     prior is the identity, w·E·s + s − ln s is least at s = 1/(1 + wE) for each direction, and w is the same for all. So
-    one number is searched for; `PerLayer` is the published search, which never finds better.
+    one number is searched for. The published search, Adam over three scales a layer, never finds better (see the studies).
 
     Args:
         model: the trained network, or its blocks' matrices.
@@ -72,7 +51,6 @@ def tune(
         bound: "catoni", "mcallester" or "maurer", whose estimate is to be least; "evidence" maximises the marginal likelihood
             over the prior's strength instead, and Catoni's estimate is given with it.
         delta: the bound is to hold with probability 1 − delta.
-        search: `PerLayer()` for the published search.
     Returns:
         A `Tuned`: the scales, the bound estimate, the approximate risk and KL. No certificate: see `pt.certify`.
 
@@ -86,8 +64,6 @@ def tune(
         scales = tune_strength(model, curvature, prior)
         aer, kl = landscape.aer(scales), landscape.kl(scales)
         return Tuned(scales, catoni_best(aer, kl, landscape.count, delta)[0], aer, kl)
-    if isinstance(search, PerLayer):
-        return per_layer(landscape, bound, delta, search)
     return one_number(landscape, bound, delta)
 
 
@@ -110,44 +86,6 @@ def one_number(landscape: Landscape, bound: BoundName = "catoni", delta: float =
     return Tuned(scales, value(aer, kl, landscape.count, delta), aer, kl)
 
 
-def per_layer(
-    landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1, search: PerLayer | None = None
-) -> Tuned:
-    """The published way, from a landscape. Never better than `one_number`."""
-    search = search or PerLayer()
-    names = list(landscape.spectra)
-    logs = torch.zeros(1 if search.shared else len(names), 3, dtype=torch.float64, requires_grad=True)
-    allowed = torch.tensor([float(name in search.free) for name in EVERY_SCALE], dtype=torch.float64)
-    optimiser = torch.optim.Adam([logs], lr=search.lr)
-    decay = torch.optim.lr_scheduler.ExponentialLR(optimiser, 0.999999)
-    objective = _smooth(bound)
-    best, best_value = torch.zeros(len(names), 3, dtype=torch.float64), math.inf
-    for _ in range(search.steps):
-        every = (logs * allowed).expand(len(names), 3)
-        aer, kl = _differentiable(landscape, every)
-        loss = objective(aer, kl, landscape.count, delta)
-        if loss.item() < best_value:
-            best, best_value = every.detach().clone(), loss.item()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        decay.step()
-    alpha, beta, tau = (dict(zip(names, best[:, i].exp().tolist(), strict=True)) for i in range(3))
-    scales = Scales(alpha, beta, tau, landscape.provenance)
-    found_aer, found_kl = landscape.aer(scales), landscape.kl(scales)
-    return Tuned(scales, _bound(bound)(found_aer, found_kl, landscape.count, delta), found_aer, found_kl)
-
-
-def _differentiable(landscape: Landscape, logs: Tensor) -> tuple[Tensor, Tensor]:
-    trace, kl = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
-    for (name, values), (alpha, beta, tau) in zip(landscape.spectra.items(), logs.exp(), strict=True):
-        combined = beta * values + alpha
-        trace = trace + tau * (values / combined).sum()
-        spread = tau * combined.reciprocal().sum() - values.numel() * (1 + tau.log()) + combined.log().sum()
-        kl = kl + 0.5 * (spread + landscape.quadratics[name])
-    return (landscape.nll + 0.5 * trace) / (landscape.count * math.log(2)), kl
-
-
 def _bound(name: BoundName) -> Callable[[float, float, int, float], float]:
     match name:
         case "catoni":
@@ -157,18 +95,3 @@ def _bound(name: BoundName) -> Callable[[float, float, int, float], float]:
         case "maurer":
             return lambda risk, kl, n, delta: maurer(min(1.0, risk), kl, n, delta)
     raise ValueError(f'bound is "catoni", "mcallester" or "maurer", not "{name}"')
-
-
-def _smooth(name: BoundName) -> Callable[[Tensor, Tensor, int, float], Tensor]:
-    """Objectives with the same gradient: Catoni at its present best c, Maurer by the quadratic that touches it."""
-    match name:
-        case "mcallester":
-            return lambda risk, kl, n, delta: risk + ((kl + math.log(2 * math.sqrt(n) / delta)) / (2 * n)).sqrt()
-        case "catoni":
-
-            def at_best_c(risk: Tensor, kl: Tensor, n: int, delta: float) -> Tensor:
-                _, c = catoni_best(risk.item(), max(0.0, kl.item()), n, delta)
-                return -torch.expm1(-c * risk - (kl - math.log(delta)) / n) / -math.expm1(-c)
-
-            return at_best_c
-    raise ValueError(f'per-layer tuning knows "catoni" and "mcallester", not "{name}"')

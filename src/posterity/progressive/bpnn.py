@@ -442,7 +442,7 @@ class BPNN:
 
         Args:
             task: the task, or its name.
-            data: what certifies; the task's training data by default.
+            data: what certifies; the task's training data by default, by its groups.
             confidence: with which the bound holds.
             options: of `pt.certify`.
         Returns:
@@ -451,7 +451,8 @@ class BPNN:
             NoData: if a name is given without data.
         """
         name = task if isinstance(task, str) else task.name
-        data = task.train if data is None and isinstance(task, Task) else data
+        if data is None and isinstance(task, Task):
+            data, options = task.train, {"groups": task.groups} | options
         self._number(name)
         if data is None:
             raise NoData(f'a certificate for "{name}" needs data: give the task itself, or data=...')

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from posterity.brief import brief
-from posterity.checks import check_finite
+from posterity.checks import check_finite, check_groups
 from posterity.curvature import Categorical, Likelihood
 from posterity.data import Data
 from posterity.data.batches import check_data, is_pair
@@ -50,6 +50,8 @@ class Task:
                 raise type(error)(f'the {part} data of task "{self.name}": {error}') from error
             if isinstance(self.likelihood, Categorical) and is_pair(data):
                 self._labels(data[1], part)
+        if is_pair(self.train):
+            check_groups(self.groups, len(self.train[1]))
 
     def _labels(self, labels: Tensor, part: str) -> None:
         if labels.is_floating_point() or labels.ndim != 1:

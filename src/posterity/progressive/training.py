@@ -71,7 +71,7 @@ def train_column(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # for dropout, which takes no generator
             dice = torch.Generator().manual_seed(seed)
-            return train(network.train(), data, prior, task.likelihood, generator=dice, **options)
+            return train(network.train(), data, prior, task.likelihood, groups=task.groups, generator=dice, **options)
     finally:
         network.forget()
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Replicas
-from posterity.curvature import Curvature, Likelihood
+from posterity.curvature import Categorical, Curvature, Likelihood
 from posterity.data import Data
 from posterity.data.batches import Inputs, input_batches
 from posterity.data.examples import Examples
@@ -24,6 +24,7 @@ from posterity.predictive.module import as_module
 from posterity.predictive.predictor import Predictor
 from posterity.workflow.file import save_fit
 from posterity.workflow.plan import Plan
+from posterity.workflow.predict_certificate import certify_predictions
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,12 +117,21 @@ class Fit:
         return replace(found, names=self.classes)
 
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
-        """A risk bound that holds with the stated probability: `pt.certify` with this fit's posterior and prior.
+        """A risk bound that holds with the stated probability.
 
-        The data may be what was learned from here, if the prior has not seen it. Of four methods (networks drawn from the
-        posterior, by two rules, or from the prior, or at the prior's mean) the tightest is taken and paid for; the certificate
-        says of which predictor it speaks. With `methods=` another family is declared.
+        Where this fit has learned nothing from the data, the bound is on what `predict` says: plain test data. Else the data may
+        be what was learned from here, if the prior has not seen it: `pt.certify` with this fit's posterior and prior. Of four
+        methods (networks drawn from the posterior, by two rules, or from the prior, or at the prior's mean) the tightest is taken
+        and paid for. The certificate's first line says of which predictor it speaks. With `methods=` (or `passes=`, of draws)
+        another family is declared, and `pt.certify_folds` learns anew for a bound on what `predict` says.
         """
+        asked = {
+            name: value for name, value in options.items() if value is not None and name not in ("vouched", "progress")
+        }
+        own = not asked.keys() & {"methods", "passes"} and isinstance(self.likelihood, Categorical)
+        found = certify_predictions(self, data, confidence, **asked) if own else None
+        if found is not None:
+            return found
         options = {"methods": FAMILY} | options
         return certify(self.model, self.posterior, self.prior, data, confidence, self.likelihood, **options)
 

@@ -28,11 +28,12 @@ from posterity.pacbayes import Certificate
 from posterity.pacbayes.bounds import Spending, folds_bound
 from posterity.pacbayes.certificate import FOLDS
 from posterity.pacbayes.certify import written
-from posterity.pacbayes.examples import Examples, rows_of
+from posterity.pacbayes.examples import Examples, error_by_unit, rows_of
 from posterity.pacbayes.methods import Case, Found, bounded
 from posterity.pacbayes.refusals import checked, unseen
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import adapt, learn
+from posterity.workflow.predict_certificate import wrong_of
 from posterity.workflow.problem import Head, Problem
 
 
@@ -126,44 +127,29 @@ def certify_folds(
     shuffled = torch.randperm(examples.n, generator=generator, device=generator.device).cpu().tensor_split(folds)
     # Rows of each part in the examples' own order, whatever order they came in.
     parts = [examples.order[torch.isin(examples.units, part)] for part in shuffled]
-    options: dict[str, Any] = {"classes": classes, "head": head, "progress": False} | learning
+    options: dict[str, Any] = {"classes": classes, "head": head, "progress": False, "generator": generator} | learning
     fits, told = [], []
     for number, out in track(list(enumerate(parts)), folds, "folds", progress):
         kept = torch.cat([part for other, part in enumerate(parts) if other != number])
         twin = copied(model)
         # Nothing of what the network may have learned before: the prior's own mean, and a head that knows no class.
         task.prior.write_to(twin)
-        if learner == "learn":
-            fit = learn(twin, rows_of(data, kept), prior, likelihood, generator=generator, **options)
-        else:
-            fit = adapt(twin, rows_of(data, kept), prior, likelihood, generator=generator, **options)
+        options["groups"] = None if groups is None else groups[kept]
+        fit = (
+            learn(twin, rows_of(data, kept), prior, likelihood, **options)
+            if learner == "learn"
+            else adapt(twin, rows_of(data, kept), prior, likelihood, **options)
+        )
         # Whatever the options of learning have let in: a fit that has seen its part, or may have, is refused.
         part = Examples.of(rows_of(data, out), batch_size, look=False)
         unseen(
             fit.posterior, replace(part, few_values=examples.few_values), vouched, "a fit", "by their place in the data"
         )
         fits.append(fit)
-        wrong = _errors(fit, rows_of(data, out), batch_size).double()
-        inside = units[out].unique(return_inverse=True)[1]
-        each = torch.zeros(int(inside.max()) + 1).double().scatter_reduce(0, inside, wrong, "mean", include_self=False)
-        # Where copies were found and not given as groups, each may count once or as often as it comes: the larger holds.
-        error = max(float(each.mean()), 0.0 if examples.grouped else float(wrong.mean()))
-        told.append((error * len(each) if grouped else round(error * len(each)), len(each)))
-    spending = found.spending
-    case = Case(
-        model,
-        found.blocks,
-        task.prior,
-        task.prior,
-        0.0,
-        examples.n,
-        spending,
-        likelihood,
-        None,
-        batch_size,
-        None,
-        False,
-    )
+        wrong = wrong_of(fit, batches(rows_of(data, out), batch_size)).double()
+        error, n = error_by_unit(wrong, units[out], examples.grouped)
+        told.append((error * n if grouped else round(error * n), n))
+    case = Case.at_prior(model, found, task.prior, examples.n, likelihood, batch_size=batch_size)
     beside = bounded("mean", case, examples.readings())
     error = sum(wrong / n for wrong, n in told) / folds
     fields = {
@@ -177,16 +163,11 @@ def certify_folds(
     examples = replace(examples, grouped=grouped)
     notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
     certificate = written(
-        Found(folds_bound(told, spending.each, grouped=grouped), fields), case, examples, beside, notes, confidence
+        Found(folds_bound(told, found.spending.each, grouped=grouped), fields),
+        case,
+        examples,
+        beside,
+        notes,
+        confidence,
     )
     return Folds(tuple(fits), certificate)
-
-
-def _errors(fit: Fit, part: Data, batch_size: int) -> Tensor:
-    """Which examples a fit classifies wrongly. An input whose probabilities are no numbers is wrong."""
-    wrong = []
-    for batch in batches(part, batch_size):
-        inputs = batch.positional[0] if batch.positional else dict(batch.named)
-        probs = fit.predict(inputs).probs.cpu()
-        wrong.append((probs.argmax(1) != batch.targets.cpu()) | ~probs.isfinite().all(1))
-    return torch.cat(wrong)

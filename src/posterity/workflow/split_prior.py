@@ -131,11 +131,11 @@ def split_prior(
     if not bool(among.any()):
         raise NoData(f"a share of {share} leaves no example to refine the prior with.")
     first, rest = (rows_of(data, examples.order[side]) for side in (among, ~among))
-    together = None if groups is None else groups[examples.order[~among]]
-    fit = learn(model, first, prior, generator=generator, progress=progress, **learning)
+    here, there = (None, None) if groups is None else (groups[examples.order[side]] for side in (among, ~among))
+    fit = learn(model, first, prior, groups=here, generator=generator, progress=progress, **learning)
     wide = fit.posterior
     if not temperatures:
-        return Refined(fit, wide, 1.0, rest, together)
+        return Refined(fit, wide, 1.0, rest, there)
     chosen, *warmer = sorted(temperatures)
     if warmer:
         options: dict[str, Any] = {"passes": 1, "generator": generator, "progress": progress}
@@ -144,4 +144,4 @@ def split_prior(
             if gibbs_risk(model, wide.tempered(t), first, **options).error > allowed:
                 break
             chosen = t
-    return Refined(fit, wide.tempered(chosen), chosen, rest, together)
+    return Refined(fit, wide.tempered(chosen), chosen, rest, there)

@@ -16,7 +16,7 @@ from posterity.workflow.file import read_manifest, save_fit
 LABELS = {"U": "text", "i": "whole", "u": "whole", "f": "number", "b": "truth"}
 """Kinds of labels by numpy's letter; others have no place in a file without code."""
 TYPES: dict[str, Any] = {"object": object, "text": str, "whole": np.int64, "number": np.float64, "truth": bool}
-ARRAYS = ("mean_", "scale_", "scores_")
+ARRAYS = ("mean_", "scale_", "scores_", "held_groups_")
 PLAIN = ("hidden_sizes", "head", "standardise", "held_out", "training", "random_state", "candidates")
 
 
@@ -71,10 +71,14 @@ def load_estimator(kind: type[Any], path: Path, network: Callable[[int, int], nn
         if found["feature_names"] is not None:
             made.feature_names_in_ = np.array([str(name) for name in found["feature_names"]], dtype=object)
         for name in ARRAYS:
-            value = np.array(found["arrays"][name], dtype=np.float64)
-            if value.shape != ((made.n_features_in_,) if name != "scores_" else (len(value),)):
+            # Files had no groups before there were groups: each example is one.
+            kept = found["arrays"]
+            given = list(range(len(made.scores_))) if name == "held_groups_" and name not in kept else kept[name]
+            value = np.array(given, dtype=np.float64)
+            count = {"scores_": len(value), "held_groups_": len(getattr(made, "scores_", ()))}
+            if value.shape != (count.get(name, made.n_features_in_),):
                 raise DamagedFile(f"{name} has the shape {value.shape} for {made.n_features_in_} features.")
-            setattr(made, name, value)
+            setattr(made, name, value.astype(np.int64) if name == "held_groups_" else value)
         made.n_held_out_ = int(found["held_out"])
         if found["classes"] is None:
             made.target_mean_, made.target_scale_ = map(float, found["target"])

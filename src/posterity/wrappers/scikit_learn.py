@@ -21,10 +21,11 @@ from posterity.data.provenance import Provenance
 from posterity.errors import BadData, NotHeldOut, NotInstalled
 from posterity.gaussian import Gaussian
 from posterity.gaussian.plain import parse
+from posterity.pacbayes.examples import joined
 from posterity.predictive import Prediction
+from posterity.predictive.sets import class_sets, split_intervals, split_threshold
 from posterity.workflow import Fit, learn
 from posterity.workflow.file import handed_down
-from posterity.wrappers.conformal import class_scores, class_sets, interval_scores, intervals, threshold
 from posterity.wrappers.estimator_files import load_estimator, save_estimator
 
 try:
@@ -80,10 +81,13 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         self.candidates: Literal["network", "all"] = candidates
         self.random_state = random_state
 
-    def _learn(self, X: Any, targets: Any, sample_weight: Any, outputs: int, likelihood: Any, classes: Any) -> Any:
+    def _learn(
+        self, X: Any, targets: Any, sample_weight: Any, together: Any, outputs: int, likelihood: Any, classes: Any
+    ) -> Any:
         """Split, scale, build and learn; gives back what was held out, in numbers.
 
-        Distinct rows are split, and repeated after it: no copy of an example that was fitted is among those held out.
+        Distinct rows are split, and repeated after it: no copy of an example that was fitted is among those held out. What
+        belongs `together` is on one side.
         """
         counts = _counts(sample_weight, len(X))
         random = check_random_state(self.random_state)
@@ -92,6 +96,9 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         both = np.column_stack((X, targets.numpy().reshape(len(X), -1)))
         few_values = repeats_by_chance(torch.as_tensor(X if X.shape[1] > 1 else both), targets.flatten())
         groups = np.arange(len(X)) if few_values else _distinct(X)
+        own = None if together is None else _numbered(together, len(X))
+        if own is not None:
+            groups = joined(torch.as_tensor(groups), torch.as_tensor(own)).numpy()
         held, kept = _split(groups, counts, self.held_out, random)
         self._scale(X[kept])
         # The first weights are drawn from torch's own source: seeded here, and as it was afterwards.
@@ -104,6 +111,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
                 likelihood,
                 classes=classes,
                 head=self.head,
+                groups=None if own is None else torch.as_tensor(groups[kept]),
                 generator=generator,
                 progress=False,
                 training=dict(self.training or {}),
@@ -114,6 +122,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         rows = np.column_stack((X[held], targets[held].double().flatten()))
         once = held if few_values else held[_first(rows)]
         self.n_held_out_ = len(once)
+        self.held_groups_ = np.arange(len(once)) if own is None else groups[once]
         return X[once], targets[once]
 
     def _source(self) -> Gaussian | None:
@@ -192,13 +201,17 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
                 "Give conformalize(X, y) examples that were not, or set held_out=0.2, say, before fitting."
             )
 
+    def _hold_out(self, scores: Any, groups: Any) -> None:
+        self.scores_, self.n_held_out_ = scores, len(scores)
+        self.held_groups_ = np.arange(len(scores)) if groups is None else _numbered(groups, len(scores))
+
     def _scores_of(self, coverage: float) -> float:
         if not len(self.scores_):
             raise NotHeldOut(
                 "no example was held out, so no coverage can be promised: set held_out=0.2, say, before fitting, or call "
                 "conformalize(X, y) with examples that were not fitted."
             )
-        return threshold(self.scores_, coverage)
+        return split_threshold(torch.as_tensor(self.scores_), coverage, torch.as_tensor(self.held_groups_))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted estimator as one file that runs no code when it is opened; see `Fit.save`.
@@ -273,13 +286,15 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
         >>> model.predict_proba(X_new), model.predict_set(X_new, coverage=0.9)
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PosteriorClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> PosteriorClassifier:
         """Learn a posterior from examples.
 
         Args:
             X: inputs [n, features].
             y: labels [n], numbers or strings.
             sample_weight: how often each example was seen, whole numbers; None is once each.
+            groups: what belongs together (rows of a person, say), by number or name: held out and left out together. Sets
+                then promise their coverage for a new group.
 
         Returns:
             The estimator itself.
@@ -298,8 +313,8 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
         index = self._as_on_card(index)
         names = [str(name) for name in self.classes_]
         targets = torch.as_tensor(index, dtype=torch.int64)
-        held = self._learn(X, targets, sample_weight, len(names), Categorical(), names)
-        self.scores_ = class_scores(self._probabilities(held[0]), held[1].numpy()) if len(held[0]) else np.zeros(0)
+        held = self._learn(X, targets, sample_weight, groups, len(names), Categorical(), names)
+        self.scores_ = self._scores(held[0], held[1].numpy()) if len(held[0]) else np.zeros(0)
         return self
 
     def _as_on_card(self, index: Any) -> Any:
@@ -311,12 +326,13 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
         self.classes_ = np.array(names).astype(self.classes_.dtype)
         return place[index]
 
-    def conformalize(self, X: Any, y: Any) -> PosteriorClassifier:
+    def conformalize(self, X: Any, y: Any, groups: Any = None) -> PosteriorClassifier:
         """Take other examples, which were not fitted, for `predict_set`.
 
         Args:
             X: inputs [n, features].
             y: their labels.
+            groups: what belongs together; each group counts once.
 
         Returns:
             The estimator itself.
@@ -330,8 +346,12 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
         if (index < 0).any():
             raise BadData(f"there are labels that were not fitted: the classes are {list(self.classes_)}.")
         self._check_new(X, index)
-        self.scores_, self.n_held_out_ = class_scores(self._probabilities(X), index), len(X)
+        self._hold_out(self._scores(X, index), groups)
         return self
+
+    def _scores(self, X: Any, index: Any) -> Any:
+        """One minus the probability of the true class, of each example."""
+        return 1 - self._probabilities(X)[np.arange(len(index)), index]
 
     def _probabilities(self, X: Any) -> Any:
         probabilities = self._predict(X).probs.double().numpy()
@@ -377,7 +397,7 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
             NotHeldOut: if no example was held out.
         """
         X = self._checked(X)
-        return class_sets(self._probabilities(X), self._scores_of(coverage))
+        return class_sets(torch.as_tensor(self._probabilities(X)), self._scores_of(coverage)).numpy()
 
 
 class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
@@ -410,13 +430,15 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
     target_mean_: float
     target_scale_: float
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PosteriorRegressor:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> PosteriorRegressor:
         """Learn a posterior, and the noise, from examples.
 
         Args:
             X: inputs [n, features].
             y: targets [n].
             sample_weight: how often each example was seen, whole numbers; None is once each.
+            groups: what belongs together (rows of a person, say), by number or name: held out and left out together. Sets
+                then promise their coverage for a new group.
 
         Returns:
             The estimator itself.
@@ -437,19 +459,20 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
         else:
             self.target_mean_, self.target_scale_ = 0.0, 1.0
         targets = torch.as_tensor((y - self.target_mean_) / self.target_scale_, dtype=torch.float32)[:, None]
-        held = self._learn(X, targets, sample_weight, 1, GaussianNoise(), None)
+        held = self._learn(X, targets, sample_weight, groups, 1, GaussianNoise(), None)
         self.scores_ = np.zeros(0)
         if len(held[0]):
             scaled = held[1][:, 0].double().numpy() * self.target_scale_ + self.target_mean_
-            self.scores_ = interval_scores(*self._moments(held[0]), scaled)
+            self.scores_ = self._scores(held[0], scaled)
         return self
 
-    def conformalize(self, X: Any, y: Any) -> PosteriorRegressor:
+    def conformalize(self, X: Any, y: Any, groups: Any = None) -> PosteriorRegressor:
         """Take other examples, which were not fitted, for `predict_set`.
 
         Args:
             X: inputs [n, features].
             y: their targets.
+            groups: what belongs together; each group counts once.
 
         Returns:
             The estimator itself.
@@ -459,8 +482,13 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
         """
         X, y = self._checked(X), column_or_1d(y, dtype=np.float64)
         self._check_new(X, y)
-        self.scores_, self.n_held_out_ = interval_scores(*self._moments(X), y), len(X)
+        self._hold_out(self._scores(X, y), groups)
         return self
+
+    def _scores(self, X: Any, y: Any) -> Any:
+        """How many predictive standard deviations each target is away from its mean."""
+        mean, deviation = self._moments(X)
+        return np.abs(y - mean) / deviation
 
     def _moments(self, X: Any) -> tuple[Any, Any]:
         found = self._predict(X)
@@ -497,7 +525,8 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
             NotHeldOut: if no example was held out.
         """
         X = self._checked(X)
-        return intervals(*self._moments(X), self._scores_of(coverage))
+        mean, deviation = map(torch.as_tensor, self._moments(X))
+        return split_intervals(mean, deviation, self._scores_of(coverage)).numpy()
 
 
 def _counts(weight: Any, n: int) -> Any:
@@ -510,6 +539,14 @@ def _counts(weight: Any, n: int) -> Any:
     if not counts.any():
         raise BadData("every sample_weight is 0: there is no example to learn from.")
     return counts
+
+
+def _numbered(groups: Any, n: int) -> Any:
+    """Groups as whole numbers, whatever they are called."""
+    found = np.unique(np.asarray(groups).astype(str), return_inverse=True)[1].reshape(-1)
+    if len(found) != n:
+        raise BadData(f"groups has {len(found)} entries and there are {n} examples: one for each is needed.")
+    return found
 
 
 def _first(rows: Any) -> Any:

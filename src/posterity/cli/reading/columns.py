@@ -74,7 +74,22 @@ def read_columns(table: Table, options: ReadOptions, recipe: Recipe | None = Non
         x[:, at : at + column.width] = part
         notes, at = notes + more, at + column.width
     y = None if options.target is None else _target(table, options, kept)
-    return Raw(x, y, [str(row + 1) for row in kept], columns=columns, notes=[*table.notes, *notes])
+    names = [str(row + 1) for row in kept]
+    return Raw(
+        x, y, names, columns=columns, notes=[*table.notes, *notes], groups=read_groups(table, options.groups, kept)
+    )
+
+
+def read_groups(table: Table, name: str | None, kept: Array) -> Array | None:
+    """What each of these rows belongs to, as text."""
+    if name is None:
+        return None
+    if name not in table.columns:
+        raise BadData(f'--groups "{name}": {_has(table, name)}')
+    found = [_text(table.columns[name], row) for row in kept.tolist()]
+    if None in found:
+        raise BadData(f'{table.path}, {table.place(int(kept[found.index(None)]))}: the group "{name}" is missing.')
+    return np.array(found)
 
 
 def read_target(table: Table, options: ReadOptions) -> Array:
@@ -90,7 +105,7 @@ def _wanted(table: Table, options: ReadOptions) -> tuple[str, ...]:
                 raise BadData(f'{option} "{name}": {_has(table, name)}')
     if options.target in options.columns:
         raise BadData(f'--columns names the target "{options.target}": it would be predicted from itself.')
-    found = options.columns or tuple(name for name in table.names if name != options.target)
+    found = options.columns or tuple(name for name in table.names if name not in (options.target, options.groups))
     if not found:
         raise BadData(f'{table.path} has no column beside "{options.target}": there is nothing to predict from.')
     return found

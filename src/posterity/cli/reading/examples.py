@@ -33,6 +33,8 @@ class ReadOptions:
     size: int | None = None
     channels: int | None = None
     part: str = "train"
+    groups: str | None = None
+    """The column (of .npz the array) that says which examples belong together. It is no input."""
 
     def like(self, recipe: Recipe | None) -> ReadOptions:
         """What it takes to read data as that of a fit was; a target or a rule for missing values may be named anew."""
@@ -47,6 +49,7 @@ class ReadOptions:
         return replace(
             self,
             target=self.target or recipe.target,
+            groups=self.groups or recipe.groups,
             columns=recipe.names,
             text=(),
             task=recipe.task,
@@ -90,11 +93,20 @@ class Recipe:
     target_mean: float = 0.0
     target_scale: float = 1.0
     """Of a regression's target; predictions are turned back into its own units."""
+    groups: str | None = None
+    """What belonged together where it was learned: certificates count the same."""
 
     @classmethod
     def of(cls, raw: Raw, task: Task, options: ReadOptions) -> Recipe:
         """The recipe that data makes for itself: columns of numbers get mean 0 and variance 1."""
-        recipe = cls(task, raw.x.shape[1:], raw.columns, options.target, missing=options.missing or "refuse")
+        recipe = cls(
+            task,
+            raw.x.shape[1:],
+            raw.columns,
+            options.target,
+            missing=options.missing or "refuse",
+            groups=options.groups,
+        )
         if task == "regression" and raw.y is not None:
             y = numbers_of(raw.y)
             recipe = replace(recipe, target_mean=float(y.mean()), target_scale=_scale(float(y.std())))
@@ -164,6 +176,7 @@ class Recipe:
                 missing={name: name for name in get_args(MissingRule)}[found["missing"]],
                 target_mean=float(found["target_mean"]),
                 target_scale=float(found["target_scale"]),
+                groups=None if found.get("groups") is None else str(found["groups"]),
             )
             recipe._check()
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -197,6 +210,8 @@ class Raw:
     """Names that the data itself gives to numbers 0, 1, …"""
     columns: tuple[Column, ...] = ()
     notes: list[str] = field(default_factory=list)
+    groups: Array | None = None
+    """A text or number for each example, the same for those that belong together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +227,8 @@ class Examples:
     rows: Tensor
     """The inputs as they were read, before standardisation: another mean and scale leave their hashes the same."""
     notes: list[str] = field(default_factory=list)
+    groups: Tensor | None = None
+    """A number for each example, the same for those that belong together, where the data says so."""
 
     @property
     def pair(self) -> tuple[Tensor, Tensor]:

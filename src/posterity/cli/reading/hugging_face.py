@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posterity.cli.reading.columns import check_target, read_columns, read_target
+from posterity.cli.reading.columns import check_target, read_columns, read_groups, read_target
 from posterity.cli.reading.examples import Array, Raw, ReadOptions, Recipe
 from posterity.cli.reading.images import SIZE, Source, channels_of, pixels
 from posterity.cli.reading.tables import arrow_table
@@ -87,7 +87,10 @@ def read_hugging_face(folder: Path, options: ReadOptions, recipe: Recipe | None,
         array, notes = pixels(_pictures(found, picture), options.size or SIZE, options.channels)
     assert array is not None
     y = None if alone or options.target is None else _named(read_target(table, options), named, options)
-    return Raw(array.astype(np.float32), y, [str(i + 1) for i in range(len(array))], named, notes=notes)
+    together = read_groups(table, options.groups, np.arange(len(array)))
+    return Raw(
+        array.astype(np.float32), y, [str(i + 1) for i in range(len(array))], named, notes=notes, groups=together
+    )
 
 
 def _pictures(found: Any, picture: str) -> dict[str, Source]:
@@ -107,7 +110,7 @@ def _pictures(found: Any, picture: str) -> dict[str, Source]:
 
 def _array(found: Any, options: ReadOptions) -> Array | None:
     """The only column of inputs, where it holds arrays."""
-    columns = options.columns or tuple(n for n in found.column_names if n != options.target)
+    columns = options.columns or tuple(n for n in found.column_names if n not in (options.target, options.groups))
     if len(columns) != 1 or columns[0] not in found.column_names:
         return None
     kind = found.features[columns[0]]

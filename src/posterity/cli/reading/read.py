@@ -135,16 +135,23 @@ def _examples(
         y, found = _scaled(raw.y, recipe), ()
     else:
         y, found = _classes(raw, classes, path)
-    return Examples(inputs, y, raw.names, found, recipe, as_read, raw.notes)
+    groups = None if raw.groups is None else torch.from_numpy(np.unique(raw.groups, return_inverse=True)[1].reshape(-1))
+    return Examples(inputs, y, raw.names, found, recipe, as_read, raw.notes, groups)
 
 
 def _raw(path: str, kind: Kind, options: ReadOptions, recipe: Recipe | None, labels: bool) -> Raw:
     where = Path(path)
+    if options.groups is not None and not labels:
+        options = replace(options, groups=None)  # new inputs need not have it
+    if options.groups is not None and kind in ("images", "named"):
+        raise BadData(
+            f'{path} has no column "{options.groups}": --groups names a column of a table, or an array of an .npz file.'
+        )
     match kind:
         case "images":
             return images.read_images(where, options.size or images.SIZE, options.channels)
         case "arrays":
-            return _npz(where)
+            return _npz(where, options.groups)
         case "table":
             table = tables.read_table(where)
             if recipe is not None and not labels:
@@ -160,8 +167,8 @@ def _raw(path: str, kind: Kind, options: ReadOptions, recipe: Recipe | None, lab
             return hugging_face.read_hugging_face(where, options, recipe, labels)
 
 
-def _npz(path: Path) -> Raw:
-    arrays = read_arrays(path, ["x"], ["y"])
+def _npz(path: Path, groups: str | None) -> Raw:
+    arrays = read_arrays(path, ["x"] if groups is None else ["x", groups], ["y"])
     x, y = arrays["x"], arrays.get("y")
     if x.dtype.kind not in "fiub" or not x.ndim:
         raise NoDataSet(
@@ -169,7 +176,12 @@ def _npz(path: Path) -> Raw:
         )
     if y is not None and (not y.ndim or len(y) != len(x) or not len(y)):
         raise NoDataSet(f"{path}: x has shape {x.shape[:9]} and y {y.shape[:9]}: one label is needed for each input.")
-    return Raw(x.astype(np.float32), y, [str(i + 1) for i in range(len(x))])
+    together = None if groups is None else arrays[groups]
+    if together is not None and together.shape != (len(x),):
+        raise NoDataSet(
+            f'{path}: x has {len(x):,} inputs and "{groups}" has shape {together.shape[:9]}: one for each is needed.'
+        )
+    return Raw(x.astype(np.float32), y, [str(i + 1) for i in range(len(x))], groups=together)
 
 
 def _check_finite(path: str, x: Array, raw: Raw, recipe: Recipe) -> None:

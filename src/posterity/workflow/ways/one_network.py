@@ -55,7 +55,7 @@ def one_network(problem: Problem, options: Options) -> Candidate:
     history = trained(problem, problem.prior, options, asked)
     likelihood = history.likelihood or problem.likelihood
     # The split that was trained with: what was held out stays out of the curvature.
-    part, held = split(problem.data, asked["validation"], torch.Generator().manual_seed(history.seed))
+    part, held = split(problem.data, asked["validation"], torch.Generator().manual_seed(history.seed), problem.groups)
     predictor = None
     if few is not None and not options.by_bound:
         predictor = around_mode(problem, few, likelihood, options)
@@ -73,9 +73,13 @@ def polish(problem: Problem, options: Options, prior: Gaussian) -> History:
 
 def trained(problem: Problem, prior: Gaussian, options: Options, asked: dict[str, Any]) -> History:
     """`pt.train` with the problem's own options."""
-    settings: dict[str, Any] = {"batch_size": problem.batch_size, "progress": options.progress} | asked
+    settings: dict[str, Any] = {
+        "batch_size": problem.batch_size,
+        "progress": options.progress,
+        "groups": problem.groups,
+    }
     data = Admitted(problem.data)
-    return train(problem.model, data, prior, problem.likelihood, generator=options.generator, **settings)
+    return train(problem.model, data, prior, problem.likelihood, generator=options.generator, **settings | asked)
 
 
 def around_mode(problem: Problem, examples: Examples, likelihood: Likelihood, options: Options) -> ExactLinear:

@@ -93,7 +93,7 @@ class OneNetwork(HeadLearner):
             "start": "model",
         }
         options |= self.training
-        train(network, task.train, prior, task.likelihood, generator=dice, **options)
+        train(network, task.train, prior, task.likelihood, groups=task.groups, generator=dice, **options)
         belief = self._remember(network, task, prior, dice)
         heads = {} if before is None else before.heads
         likelihoods = {} if before is None else before.likelihoods

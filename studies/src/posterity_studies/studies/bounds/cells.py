@@ -12,23 +12,22 @@ from posterity.curvature import KFOC, Curvature, estimate
 from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic, train, update
 from posterity.pacbayes import (
-    Catoni,
     Landscape,
-    PerLayer,
     catoni_best,
     certify,
-    grid_search,
     mcallester,
     one_number,
     optimise_posterior,
-    per_layer,
     tune,
 )
 from posterity.predictive import predict
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.datasets import images
+from posterity_studies.shared.grid_search import grid_search
 from posterity_studies.shared.networks import fresh
+from posterity_studies.shared.per_layer import PerLayer, per_layer
 from posterity_studies.shared.priors import STRENGTHS, at_strength, start_at
+from posterity_studies.shared.projection import Catoni
 from posterity_studies.shared.published import DELTA
 from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.tempering import tempered_probabilities

@@ -33,6 +33,7 @@ from posterity_studies.shared.datasets import images
 from posterity_studies.shared.networks import HalfPrecisionTraining, fresh
 from posterity_studies.shared.priors import at_strength, start_at
 from posterity_studies.shared.sources import Recipe, learned_prior
+from posterity_studies.studies.certificates.features import head_cell
 
 
 def wide() -> nn.Sequential:
@@ -70,6 +71,8 @@ def source(arguments: Arguments) -> Recipe | None:
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     """The certificate, its parts, and the errors on test images that nothing has seen."""
+    if arguments["network"] == "head":
+        return head_cell(arguments, generator)
     if arguments["row"] == "mnist-recursive":
         return _recursive(arguments, generator)
     return _split(arguments, generator) if arguments["share"] else _alone(arguments, generator)

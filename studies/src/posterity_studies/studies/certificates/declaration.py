@@ -7,7 +7,7 @@ from typing import Any
 
 from posterity_studies.engine.declaration import Preset, Study
 from posterity_studies.studies.certificates.cells import cell, source
-from posterity_studies.studies.certificates.reading import ROWS, TRIED, verdict
+from posterity_studies.studies.certificates.reading import ROWS, TRIED, WITHOUT_TEST, verdict
 from posterity_studies.studies.certificates.showing import draw, tables
 
 
@@ -73,6 +73,16 @@ def _row(name: str, seeds: Sequence[int], **changed: Any) -> list[dict[str, Any]
             "epochs": 3,
             "lr": 0.3,
         },
+        "cifar-recursive": {
+            "target": "cifar10",
+            "network": "head",
+            "share": 0,
+            "precision": 30.0,
+            "chunks": 6,
+            "epochs": 5,
+            "lr": 0.3,
+        },
+        "cifar-folds": {"target": "cifar10", "network": "head", "share": 0, "precision": 30.0, "folds": 5},
     }
     shared: dict[str, Any] = {"examples": None, "source": 0, "lr": 1e-3, "tried": TRIED[name]}
     if settings[name]["share"]:
@@ -99,14 +109,18 @@ STUDY = Study(
             *_row("mnist-recursive", [0], **_SMOKE | {"epochs": 1}, chunks=2),
         ],
         # Within a group every row gets a seed before any gets its next.
-        Preset.cpu: [row for names in GROUPS for seed in range(5) for name in names for row in _row(name, [seed])],
+        Preset.cpu: [
+            *(row for names in GROUPS for seed in range(5) for name in names for row in _row(name, [seed])),
+            *(row for name in WITHOUT_TEST for row in _row(name, [0])),
+        ],
         Preset.paper: [
             row
             for name in ROWS
+            if name not in WITHOUT_TEST
             for row in _row(name, range(5), **({"optimise": 100} if name == "notmnist-alone" else {"epochs": 100}))
         ],
     },
-    data="NotMNIST, MNIST and Fashion-MNIST; LeNet-5",
+    data="NotMNIST, MNIST and Fashion-MNIST, LeNet-5; CIFAR-10, ResNet-50",
     verdict=verdict,
     cell=cell,
     source=source,
@@ -142,5 +156,10 @@ STUDY = Study(
         "0.186 (recursive) and 0.464 (uninformed prior) of Wu et al. (2024). Each step learns from all chunks so far and is "
         "certified by its own and the later ones; its KL counts half as much for every step that follows. Learning from each "
         "chunk alone, in four chunks and by Adam, gave 0.366 (one seed).",
+        "CIFAR-10: all 4,500 images of the subset at hand both train and certify, and none is left to test by. Features are "
+        "those of ImageNet's ResNet-50 at 128 pixels, brought to one length; the prior of the head is isotropic around zero, so "
+        "that no image of CIFAR-10 has a part in it. Beside stands the usual hold-out bound: the same head on four fifths, "
+        "tested by the other. The published data-free figure for CIFAR-10 is 0.754 (arXiv 2510.07935): another network, without "
+        "ImageNet, so that the two are no race. The seed of draws follows from prior and images: one cell a row.",
     ),
 )

@@ -16,6 +16,8 @@ ROWS: dict[str, tuple[str, float]] = {
     "notmnist-alone": ("NotMNIST, MNIST prior alone", 0.37),
     "fashion-wide": ("Fashion-MNIST, a wider network, prior from 65 %", 0.101),
     "mnist-recursive": ("MNIST, recursive, 97.5 %", 0.186),
+    "cifar-recursive": ("CIFAR-10, a drawn head on ImageNet's features", 0.35),
+    "cifar-folds": ("CIFAR-10, one of five exact heads on ImageNet's features", 0.35),
 }
 """What each row is called, and what it is to reach."""
 
@@ -26,9 +28,14 @@ TRIED = {
     "fashion-split": 4,
     "fashion-wide": 4,
     "mnist-recursive": 8,
+    "cifar-recursive": 8,
+    "cifar-folds": 4,
 }
 """How many priors were looked at on the way to each row, recipes of training included: the bounds pay for all of them."""
 
+
+WITHOUT_TEST = ("cifar-recursive", "cifar-folds")
+"""Rows in which every image certifies, and none is left to test by; one cell each, since the seed follows from the images."""
 
 SEEDS = 5
 TESTED = 10_000
@@ -52,9 +59,11 @@ def verdict(records: Sequence[Record]) -> Verdict:
         found = [best(r) for r in records if r.arguments["row"] == name]
         if found:
             mean = statistics.mean(v["bound"] for v in found)
-            against = sum(v["bound"] < lowest(v["test gibbs"]) for v in found)
-            reached.append(mean <= target and not against and len(found) >= SEEDS)
-            seeds = f"{len(found)} of {SEEDS} seeds" if len(found) < SEEDS else f"{SEEDS} seeds"
-            sentences.append(f"{title}: {mean:.4f} (target {target}; {seeds}, {against or 'none'} contradicted)")
+            wanted = 1 if name in WITHOUT_TEST else SEEDS
+            against = sum("test gibbs" in v and v["bound"] < lowest(v["test gibbs"]) for v in found)
+            reached.append(mean <= target and not against and len(found) >= wanted)
+            seeds = f"{len(found)} of {wanted} seeds" if len(found) < wanted else f"{wanted} seed{'s' * (wanted > 1)}"
+            tested = "no image left to test by" if name in WITHOUT_TEST else f"{against or 'none'} contradicted"
+            sentences.append(f"{title}: {mean:.4f} (target {target}; {seeds}, {tested})")
     outcome = Outcome.ours if reached and all(reached) else Outcome.unsupported
     return Verdict(outcome, f"Risk bounds at 95 %. {'; '.join(sentences)}.")

@@ -31,8 +31,10 @@ def tables(records: Sequence[Record]) -> list[Table]:
                 shown(*interval([v["gibbs"] for v in bests]), digits=4),
                 shown(*interval([v["kl"] for v in bests]), digits=0, thousands=True),
                 f"{bests[0]['n']:,}",
-                shown(*interval([v["test gibbs"] for v in bests]), digits=4),
-                shown(*interval([r.values["test mode"] for r in found]), digits=4),
+                *(
+                    shown(*interval([v[key] for v in bests]), digits=4) if key in bests[0] else "–"
+                    for key in ("test gibbs", "test mode")
+                ),
                 str(len(found)),
             ]
         )

@@ -9,9 +9,10 @@ import torch
 from posterity.algebra import relative_error
 from posterity.curvature import KFOC, estimate
 from posterity.laplace import Scales, update
-from posterity.pacbayes import Landscape, PerLayer, catoni_best, mcallester, one_number, per_layer
+from posterity.pacbayes import Landscape, catoni_best, mcallester, one_number
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.drawing import draw_noise
+from posterity_studies.shared.per_layer import PerLayer, per_layer
 from posterity_studies.shared.priors import build_prior, start, train_to_mode
 from posterity_studies.shared.published import DELTA
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior

@@ -18,7 +18,8 @@ from posterity.algebra import Kronecker, Matrix
 from posterity.blocks import find_blocks, named, read_blocks
 from posterity.curvature import Curvature, estimate
 from posterity.kernel import BlockFrame
-from posterity.pacbayes import Catoni, Landscape, McAllester, one_number
+from posterity.pacbayes import Landscape, one_number
+from posterity_studies.shared.projection import Catoni, McAllester
 from posterity_studies.shared.published import DELTA
 from posterity_studies.shared.rivals.training import Pair, nll
 from posterity_studies.shared.tempering import tempered_probabilities

@@ -112,6 +112,10 @@ def test_the_plan_leaves_out_what_is_not_worth_its_price():
     assert not any("forest" in way for way in without.ways)
     assert "scikit-learn" in str(without)
     assert choose_plan(facts(trained_as_asked=True)).ways == ("one network",)
+    after = choose_plan(facts(prior="learned"))
+    assert after.ways[0] == "exact around the prior"
+    assert "linear on the inputs" in after.ways
+    assert choose_plan(facts(prior="learned", regression=True, outputs=1)).ways == ("exact around the prior",)
     assert choose_plan(facts(can_leave_out=False)).ways == ("networks from scratch",)
 
 
@@ -200,6 +204,21 @@ def test_noise_and_what_examples_would_settle_add_up():
     assert float(far.epistemic.mean()) > 2 * float(near.epistemic.mean())
     assert bool((near.aleatoric > 0).all())
     assert far.unknown.mean() > near.unknown.mean()
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_after_a_prior_the_posterior_around_it_is_one_of_the_candidates(classes):
+    source = fitted(classes, table(classes, 200, seed=5))
+    few = table(classes, 24, seed=6)
+    seeded = torch.Generator().manual_seed(0)
+    likelihood = CLASSES if classes else NUMBERS
+    found = learn(
+        network(classes or 1), few, source.posterior, likelihood, generator=seeded, candidates="all", progress=False
+    )
+    assert found.plan.ways[0] == "exact around the prior"
+    assert ("linear on the inputs" in found.plan.ways) == bool(classes)
+    new = table(classes, 300, seed=7)
+    assert nll(found, *new) < nll(fitted(classes, few, candidates="network"), *new) + 0.1
 
 
 def test_groups_are_left_out_together():

@@ -72,7 +72,6 @@ def make_fit(problem: Problem, plan: Plan, options: Options) -> Fit:
 
 def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, Candidate, Predictor | None]:
     """Every candidate of the plan; the one whose weights the network is left with, and the predictor of all of them."""
-    inputs = [way for way in plan.ways if way in FITTED]
     first, *others = [way for way in plan.ways if way not in FITTED]
     try:
         best = ALONE[first](problem, options)
@@ -94,7 +93,7 @@ def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, C
             log.warning("%s", plan.reasons[-1])
     if first == "exact around the prior" and options.trains and (len(plan.ways) == 1 or options.training):
         best = replace(best, history=polish(problem, options, best.prior))
-    if inputs:
+    if inputs := [way for way in plan.ways if way in FITTED]:
         network = [] if predictor is None else [replace(best, predictor=predictor, probs=probs)]
         models = [on_inputs(way, problem, options, best) for way in inputs]
         predictor, best = table_stack(problem, [*network, *models], options), replace(best, scores_unknown=False)

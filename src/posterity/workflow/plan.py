@@ -165,6 +165,8 @@ def _with_inputs(f: Facts, plan: Plan) -> Plan:
     n = f.examples
     if f.inputs is None or n is None or f.verb != "learn" or plan.ways[0] == "one network" or not f.can_leave_out:
         return plan
+    if f.prior == "learned" and (f.regression or f.criterion != "loo"):
+        return plan  # what the posterior around the prior says of left-out numbers is not kept
     ways: list[Way] = ["linear on the inputs"]
     reasons = ["models of the inputs are candidates: left-out examples say how much each counts"]
     if n <= f.inputs.process:

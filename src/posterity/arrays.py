@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from posterity.border import check_size, reading
+from posterity.border import check_size, filled, reading
 from posterity.errors import NoDataSet
 
 Array = npt.NDArray[np.generic]
@@ -59,14 +59,10 @@ def _array(path: str | os.PathLike[str], file: zipfile.ZipFile, name: str) -> Ar
                 f'{path}: the array "{name}" declares {size:,} bytes and the file holds {info.file_size:,} for it.'
             )
         check_size(path, size + 4 * math.prod(shape), f'an array "{name}" of shape {shape[:9]}')  # and as float32
-        content = np.empty(size, np.uint8)
-        filled = 0
-        while filled < size and (piece := member.read(min(1 << 20, size - filled))):
-            content[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
-            filled += len(piece)
         # The end is read as well: that is when the check sum is compared.
-        if filled < size or member.read(1):
-            raise NoDataSet(f'{path}: the array "{name}" declares {size:,} bytes and has {filled:,} or others.')
+        content, held = filled(member.read, size)
+        if held != size:
+            raise NoDataSet(f'{path}: the array "{name}" declares {size:,} bytes and has {held:,} or others.')
     return content.view(dtype).reshape(shape, order="F" if columns else "C")
 
 

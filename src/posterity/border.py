@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
 
 from posterity.errors import NoDataSet, OversizedData, PosterityError, TooLittleMemory
 from posterity.memory import require_memory
 
 ALLOWED = 1 << 30
 """Bytes of memory that reading one file may take, whatever it declares."""
+PIECE = 1 << 20
+"""Bytes that are unpacked at once."""
 GROWTH = 100
 """Times its own size that reading a file may take, where that is more: MNIST's take 25 times theirs."""
 
@@ -66,6 +70,15 @@ def check_size(path: str | os.PathLike[str], need: int, what: str) -> None:
             f"{max(ALLOWED, GROWTH * size):,}."
         )
     require_memory(need, f"{path} ({what})")
+
+
+def filled(read: Callable[[int], bytes], size: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], int]:
+    """So many bytes of a file, and how many it has: one more than asked for where there are others behind them."""
+    content, held = np.empty(size, np.uint8), 0
+    while held < size and (piece := read(min(PIECE, size - held))):
+        content[held : held + len(piece)] = np.frombuffer(piece, np.uint8)
+        held += len(piece)
+    return content, held + (len(read(1)) if held == size else 0)
 
 
 def _said(error: Exception) -> str:

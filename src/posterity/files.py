@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 
 import torch
 
-from posterity.errors import DiskFull, MissingFolder, NotWritable
+from posterity.errors import BadCheckpoint, DiskFull, MissingFolder, NotWritable
 
 SEAL = b"posterity checkpoint 1\n"
 """What the file of a state begins with, before the sha256 of the rest."""
@@ -179,6 +179,34 @@ def read_state(path: str | os.PathLike[str]) -> Any:
         raise ValueError("its bytes are not those that were saved")
     # By its bytes, not by its name: torch takes a name in .safetensors for another format.
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+@contextmanager
+def resuming(path: Path, what: str) -> Iterator[None]:
+    """Whatever goes wrong with the content of a checkpoint is called `BadCheckpoint`.
+
+    Args:
+        path: its file.
+        what: whose checkpoint it should be, such as "this training".
+    """
+    try:
+        yield
+    except BadCheckpoint:
+        raise
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "").rstrip(".:")
+        raise BadCheckpoint(
+            f"{path} is not a checkpoint of {what} ({type(error).__name__}: {reason}): remove it to start anew."
+        ) from error
+
+
+def check_settings(path: Path, what: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """`BadCheckpoint` unless the work that a checkpoint is of was begun with the same settings."""
+    for name, value in ours.items():
+        if repr(theirs.get(name)) != repr(value):
+            raise BadCheckpoint(
+                f"{path} is not a checkpoint of {what}: {name} was {theirs.get(name)} and is {value}. Remove it to start anew."
+            )
 
 
 class _Sealing(io.RawIOBase):

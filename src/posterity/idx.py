@@ -14,14 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posterity.border import check_size, reading
+from posterity.border import check_size, filled, reading
 from posterity.errors import NoDataSet
 
 IDX = ("mnist", "fashion_mnist", "notmnist", "kmnist", "emnist")
 STEMS = {"train": "train", "test": "t10k"}
 """How the files of a part begin."""
-PIECE = 1 << 20
-"""Bytes that are unpacked at once."""
 Part = Literal["train", "test"]
 Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
@@ -91,16 +89,10 @@ def read_idx(path: Path, dimensions: int | None = None) -> Bytes:
         told = "×".join(map(str, shape))
         # The bytes, and what they become: images float32, labels whole numbers of 64 bits.
         check_size(path, (9 if len(shape) == 1 else 5) * math.prod(shape), f"{told} bytes")
-        body = np.empty(math.prod(shape), np.uint8)
-        filled = 0
-        while filled < len(body) and (piece := file.read(min(PIECE, len(body) - filled))):
-            body[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
-            filled += len(piece)
-        if filled < len(body) or file.read(1):
-            holds = f"{filled}" if filled < len(body) else "more"
-            raise NoDataSet(
-                f"{path}, byte {4 + len(sizes) + filled}: it declares {told} bytes and holds {holds}. Fetch it again."
-            )
+        body, held = filled(file.read, math.prod(shape))
+        if held != len(body):
+            at, holds = 4 + len(sizes) + min(held, len(body)), str(held) if held < len(body) else "more"
+            raise NoDataSet(f"{path}, byte {at}: it declares {told} bytes and holds {holds}. Fetch it again.")
         return body.reshape(shape)
 
 

@@ -56,7 +56,7 @@ SMOKE = [name for name in STUDIES if name not in {"kronecker", "lora"}]  # which
 
 
 # Two epochs on a miniature end nowhere near a mode, and it is said.
-@pytest.mark.filterwarnings("ignore::posterity.laplace.train.NotAtMode")
+@pytest.mark.filterwarnings("ignore::posterity.laplace.polish.NotAtMode")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in SMOKE])
 def test_smoke_preset_goes_from_data_to_verdict(name, miniature, tmp_path):
     goes_from_data_to_verdict(find(name), tmp_path)

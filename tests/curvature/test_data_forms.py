@@ -185,3 +185,20 @@ def test_a_worker_counts_the_batches_of_its_own_share(form):
         workers = Workers(rank, 2)
         assert batch_count(form, 3, workers) == len(list(batches(form, 3, workers)))
     assert batch_count(form, 3) == -(-len(X) // 3)
+
+
+def test_a_batch_whose_activations_are_large_goes_through_in_parts():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 96, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(96, 2))
+    x, y = torch.randn(40, 3, 96, 96), torch.arange(40) % 2
+    met = []
+    hook = model.register_forward_pre_hook(lambda _, given: met.append(len(given[0])))
+    whole = estimate(model, (x, y), KFAC(Exact()), progress=False)
+    hook.remove()
+    assert met[:-2] == [2, 2]  # a look at the network, and one at what its layers put out
+    assert sum(met[-2:]) == 40
+    assert max(met) * 96 * 96 * 96 * 2 * 4 <= 2**28
+    small = estimate(model, (x, y), KFAC(Exact()), batch_size=10, progress=False)
+    assert whole.nll == pytest.approx(small.nll, rel=1e-6)
+    for name, matrix in whole.blocks.items():
+        assert float(matrix.trace()) == pytest.approx(float(small[name].trace()), rel=1e-4)

@@ -9,7 +9,7 @@ from small import Problem
 import posterity as pt
 from posterity.kernel import Calibration, LeftOut, Strength, mode
 from posterity.kernel.latent import LINKS
-from posterity.kernel.mode import coupled_mode, shared_mode
+from posterity.kernel.mode import Observed, coupled_mode, shared_mode
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -17,7 +17,7 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 def latent_of(problem: Problem, floor: float, guess: torch.Tensor | None = None):
     side = problem.linearised.start().numel()
     gram = problem.linearised.kernel.own(problem.linearised.train, Strength(0.3, floor)).reshape(side, side)
-    return coupled_mode(gram, problem.linearised.start(), problem.likelihood, problem.targets, guess)
+    return coupled_mode(gram, Observed(problem.linearised.start(), problem.likelihood, problem.targets, guess))
 
 
 def same(one, other) -> None:
@@ -38,7 +38,7 @@ def test_rough_steps_on_the_way_leave_no_trace_at_the_mode(likelihood, floor, mo
 def shared_latent_of(problem: Problem, floor: float):
     linearised = problem.linearised
     gram = linearised.kernel.own(linearised.train, Strength(0.3, floor)).diagonal(dim1=1, dim2=3).mean(-1)
-    return shared_mode(gram, linearised.start(), problem.likelihood, problem.targets)
+    return shared_mode(gram, Observed(linearised.start(), problem.likelihood, problem.targets))
 
 
 @pytest.mark.parametrize("likelihood", [pt.Categorical(), pt.Bernoulli()])
@@ -69,7 +69,7 @@ def test_a_kernel_whose_factor_float32_cannot_hold_has_its_mode_all_the_same():
     found = []
     for largest in (8e6, 1e10):  # with steps in float32 that fail, and without any
         gram = largest * torch.ones(side, side, dtype=torch.float64) + torch.eye(side, dtype=torch.float64)
-        found.append(coupled_mode(gram, torch.zeros(6, 3, dtype=torch.float64), pt.Categorical(), targets))
+        found.append(coupled_mode(gram, Observed(torch.zeros(6, 3, dtype=torch.float64), pt.Categorical(), targets)))
     # What all outputs have in common moves no probability.
     torch.testing.assert_close(*(latent.outputs.softmax(1) for latent in found), rtol=1e-5, atol=1e-5)
 
@@ -110,9 +110,11 @@ def test_repeated_examples_of_classes_that_can_be_separated_have_the_mode_found_
     start = torch.randn(n, classes, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     kernel = features @ features.mT
     if kind == "shared":
-        found = shared_mode(kernel, start, pt.Categorical(), targets)
+        found = shared_mode(kernel, Observed(start, pt.Categorical(), targets))
     else:
-        found = coupled_mode(torch.kron(kernel, torch.eye(classes).double()), start, pt.Categorical(), targets)
+        found = coupled_mode(
+            torch.kron(kernel, torch.eye(classes).double()), Observed(start, pt.Categorical(), targets)
+        )
     value, log_det = mode_in_weights(features, start, targets)
     assert found.nll + 0.5 * float((found.weights * (found.outputs - start)).sum()) == pytest.approx(value, rel=1e-9)
     assert found.log_det == pytest.approx(log_det, abs=1e-5)

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import posterity as pt
 from posterity.algebra import ScaledIdentity
-from posterity.data.provenance import untouched
+from posterity.data.weights import untouched
 from posterity.errors import (
     BadData,
     BadLearnerFile,

@@ -46,8 +46,6 @@ EVERY = {
     "reliability": lambda ax: pt.plot.reliability(*probs_and_labels(), ax, label="ours"),
     "confusion": lambda ax: pt.plot.confusion(*probs_and_labels(), ax, classes=["a", "b", "c", "d"]),
     "coverage": lambda ax: pt.plot.coverage(*probs_and_labels(), ax),
-    "small data": lambda ax: pt.plot.small_data([1, 10], {"one": [0.1, 0.9], "more": [[0.2, 0.8], [0.3, 0.9]]}, ax),
-    "cold posterior": lambda ax: pt.plot.cold_posterior([0.1, 1.0], {"one": [0.1, 0.9]}, ax),
     "waterfall": lambda ax: pt.plot.waterfall(certificate(), ax),
     "unknown": lambda ax: pt.plot.unknown(torch.rand(50), torch.rand(40) + 1, ax),
     "gallery": lambda ax: pt.plot.gallery(torch.rand(30, 1, 8, 8), torch.rand(30), ax),
@@ -114,11 +112,6 @@ def test_the_strangest_images_come_first():
     assert texts == ["29.00", "28.00", "27.00"]
     with pytest.raises(BadData, match="images have shape"):
         pt.plot.gallery(torch.rand(30, 8), scores)
-
-
-def test_curves_of_the_wrong_length_are_refused():
-    with pytest.raises(ValueError, match='"one" has values of shape'):
-        pt.plot.small_data([1, 10], {"one": [0.1, 0.2, 0.3]})
 
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch):

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from posterity.algebra.base import Frame, Matrix, finite, is_large, positive
+from posterity.algebra.base import Matrix, finite, is_large, positive
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, eigenvectors, scaled_identity
 from posterity.algebra.floored import Floored, as_floored, eigenframe, frame_error, in_one_frame, in_turned_frame
+from posterity.algebra.frame import Frame
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.leading import Leading, leading
 from posterity.algebra.nearest import mixing_weights, nearest, relative_error

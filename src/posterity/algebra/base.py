@@ -1,15 +1,16 @@
-"""The one small interface behind every structured matrix, the frame in which it is diagonal, and checks of its numbers."""
+"""The one small interface behind every structured matrix, and checks of its numbers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posterity.algebra.frame import Frame
 from posterity.errors import NotExact, NotFinite, NotPositiveDefinite, NotReal, NotStorable, SizeMismatch
 
 LARGE = 1024
@@ -18,86 +19,6 @@ LARGE = 1024
 Its eigenvalues are then good to about 10⁻⁷ of the largest, which is what the rounding of its entries left of them."""
 PIECE = 1 << 21
 """Entries of a temporary (16 MB in float64), where a product for each of many directions is needed."""
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """Two bases and values: (left ⊗ right) · matrix · (left ⊗ right)ᵀ = diag(values).
-
-    In float64, but for bases of large blocks that were computed in float32: products with those run in float32.
-    """
-
-    left: Float[Tensor, "*b out out"]
-    right: Float[Tensor, "*b inp inp"]
-    values: Float[Tensor, "*batch out inp"]
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether both bases are the identity, so that nothing needs to be multiplied."""
-        return False
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether a gradient leads back to the matrix."""
-        return any(x.requires_grad for x in (self.left, self.right, self.values))
-
-    def into(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        """left · v · rightᵀ: a matrix in the coordinates of this frame."""
-        if self.left.dtype == v.dtype == self.right.dtype:
-            return self.left @ v @ self.right.mT
-        return ((self.left @ v.to(self.left)).to(self.right) @ self.right.mT).to(v)
-
-    def back(self, z: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        """leftᵀ · z · right, the transpose of `into`. With z of variance 1/values this is a draw."""
-        if self.left.dtype == z.dtype == self.right.dtype:
-            return self.left.mT @ z @ self.right
-        return ((self.left.mT @ z.to(self.left)).to(self.right) @ self.right).to(z)
-
-    def scaled(self, factor: float) -> Frame:
-        """The frame of the matrix times a positive number."""
-        return Frame(self.left, self.right, self.values * factor)
-
-    def detach(self) -> Frame:
-        """The same without a gradient."""
-        return Frame(self.left.detach(), self.right.detach(), self.values.detach())
-
-
-class IdentityFrame(Frame):
-    """The frame of a diagonal matrix. Its bases are made only where they are asked for."""
-
-    def __init__(self, values: Float[Tensor, "*batch out inp"]) -> None:
-        object.__setattr__(self, "values", values)
-
-    @property
-    def left(self) -> Float[Tensor, "out out"]:
-        return self._eye(-2)
-
-    @property
-    def right(self) -> Float[Tensor, "inp inp"]:
-        return self._eye(-1)
-
-    def _eye(self, side: int) -> Tensor:
-        return torch.eye(self.values.shape[side], dtype=torch.float64, device=self.values.device)
-
-    @property
-    def is_identity(self) -> bool:
-        return True
-
-    @property
-    def requires_grad(self) -> bool:
-        return self.values.requires_grad
-
-    def into(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        return v
-
-    def back(self, z: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
-        return z
-
-    def scaled(self, factor: float) -> Frame:
-        return IdentityFrame(self.values * factor)
-
-    def detach(self) -> Frame:
-        return IdentityFrame(self.values.detach())
 
 
 class Matrix(ABC):

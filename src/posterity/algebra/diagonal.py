@@ -17,7 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import Frame, IdentityFrame, Matrix, Valued, finite, is_large, per_matrix, positive
+from posterity.algebra.base import Matrix, Valued, finite, is_large, per_matrix, positive
+from posterity.algebra.frame import Frame
 from posterity.errors import NotFinite, NotSquare, SizeMismatch
 
 
@@ -74,7 +75,7 @@ class ScaledIdentity(Matrix):
         return self._wide() * torch.eye(self.size, dtype=self.dtype, device=self.device)
 
     def _factorise(self) -> Frame:
-        return IdentityFrame(self._positive().expand(*self.batch, *self.over))
+        return Frame(self._positive().expand(*self.batch, *self.over))
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         return self._wide() * (left.square().sum(-1)[..., :, None] * right.square().sum(-1)[..., None, :])
@@ -133,7 +134,7 @@ class DiagonalMatrix(Valued):
         return torch.diag_embed(self.values.flatten(-2))
 
     def _factorise(self) -> Frame:
-        return IdentityFrame(self._positive())
+        return Frame(self._positive())
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         return left.square() @ self.values.to(left.dtype) @ right.square().mT
@@ -207,6 +208,11 @@ class JointEigen(Valued):
             )
         finite(self.values, "JointEigen.values")
 
+    @property
+    def is_orthogonal(self) -> bool:
+        """Whether both bases are: the values are eigenvalues then."""
+        return self.left.is_orthogonal and self.right.is_orthogonal
+
     def shares_bases(self, other: Matrix) -> bool:
         """Whether the other is diagonal in the very same bases: then sums and traces need no product."""
         return isinstance(other, JointEigen) and self.left.is_same(other.left) and self.right.is_same(other.right)
@@ -243,7 +249,7 @@ class JointEigen(Valued):
         left, right = self.left.inverse, self.right.inverse
         if not is_large(*self.shape):
             left, right = left.double(), right.double()
-        return Frame(left, right, self._positive())
+        return Frame(self._positive(), (left, right))
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         a, b = left @ self.left.matrix.to(left.dtype), right @ self.right.matrix.to(right.dtype)
@@ -261,7 +267,7 @@ class JointEigen(Valued):
         match other:
             case JointEigen() if self.shares_bases(other):
                 return replace(self, values=self.values + other.values)
-            case ScaledIdentity() if self.left.is_orthogonal and self.right.is_orthogonal:
+            case ScaledIdentity() if self.is_orthogonal:
                 return replace(self, values=self.values + other.scale[..., None, None])
         return None
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 
 import torch
 from jaxtyping import Float
@@ -59,7 +60,7 @@ class Floored(Around, Summed):
             if not (value >= 0 and math.isfinite(value)):
                 raise ValueError(f"the {name} of a prior is at least 0 and finite, not {value}")
         match self.curvature:
-            case JointEigen() if not (self.curvature.left.is_orthogonal and self.curvature.right.is_orthogonal):
+            case JointEigen() if not self.curvature.is_orthogonal:
                 raise NotExact("a floor keeps the form of an eigenframe only where its bases are orthogonal.")
             case JointEigen() | DiagonalMatrix() | DenseMatrix() | ScaledIdentity() | Turned():
                 return
@@ -145,7 +146,7 @@ def eigenframe(matrix: Matrix) -> JointEigen | None:
     found = matrix.diagonalised if isinstance(matrix, Floored) else matrix
     if isinstance(found, Kronecker) and not found.batch:
         found = found.in_eigenframe()
-    if isinstance(found, JointEigen) and found.left.is_orthogonal and found.right.is_orthogonal:
+    if isinstance(found, JointEigen) and found.is_orthogonal:
         return found
     return None
 
@@ -187,15 +188,9 @@ def in_one_frame(terms: Sequence[Matrix]) -> Matrix:
         raise EmptySum("a sum of no terms has no shape: give at least one.")
     parts = [piece for term in terms for piece in _pieces(term)]
     if any(isinstance(part, DenseMatrix) for part in parts):
-        total = parts[0].to(dtype=torch.float64).dense()
-        for part in parts[1:]:
-            total = total + part.to(dtype=torch.float64).dense()
-        return DenseMatrix(total, terms[0].shape)
+        return DenseMatrix(reduce(add, (part.to(dtype=torch.float64).dense() for part in parts)), terms[0].shape)
     if all(isinstance(part, ScaledIdentity | DiagonalMatrix) for part in parts):
-        total_diagonal = parts[0]
-        for part in parts[1:]:
-            total_diagonal = total_diagonal + part
-        return total_diagonal
+        return reduce(add, parts)
     left, right = _directions(parts)
     values = torch.stack([part.diagonal_in(left.mT, right.mT).double() for part in parts]).sum(0).clamp_min(0)
     return JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values.to(left.dtype))
@@ -258,7 +253,7 @@ def _as_eigen(matrix: Matrix) -> JointEigen | Turned:
     match matrix:
         case Turned():
             return matrix
-        case JointEigen() if matrix.left.is_orthogonal and matrix.right.is_orthogonal:
+        case JointEigen() if matrix.is_orthogonal:
             return matrix
         case Kronecker():
             return matrix.in_eigenframe()
@@ -294,7 +289,7 @@ def _directions(parts: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
             frames.append(part.plain() if isinstance(part, Turned) else part)
         elif isinstance(part, Kronecker) and not part.is_scaled_identity:
             pairs.append(part)
-    if len(frames) == 1 and not pairs and frames[0].left.is_orthogonal and frames[0].right.is_orthogonal:
+    if len(frames) == 1 and not pairs and frames[0].is_orthogonal:
         return frames[0].left.matrix, frames[0].right.matrix
     pairs += [nearest(frame) for frame in frames]
     if not pairs:

@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posterity.algebra.base import Frame, Matrix, Summed, is_large, per_matrix
+from posterity.algebra.base import Matrix, Summed, is_large, per_matrix
 from posterity.algebra.dense import DenseMatrix, cholesky, plus_identity, symmetric
 from posterity.algebra.diagonal import Basis, JointEigen, ScaledIdentity, eigenvectors
+from posterity.algebra.frame import Frame
 from posterity.errors import EmptySum, NotPositiveDefinite, SizeMismatch, TooLarge
 
 DENSE_LIMIT = 4096
@@ -132,7 +133,7 @@ class Kronecker(Matrix):
             eye = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
             inverses.append(torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False))
         one = torch.ones((), dtype=torch.float64, device=self.device)
-        return Frame(inverses[0], inverses[1], one.expand(*self.batch, *self.shape))
+        return Frame(one.expand(*self.batch, *self.shape), (inverses[0], inverses[1]))
 
     def diagonal_in(self, left: Tensor, right: Tensor) -> Float[Tensor, "*batch out inp"]:
         rows = ((left @ self.left.to(left.dtype)) * left).sum(-1)

@@ -39,7 +39,7 @@ def leading(precision: Matrix, like: Tensor, count: int = LEADING) -> Leading | 
     """The leading part of a precision whose eigenvectors are known; None where they would have to be computed."""
     share, floor = (precision.share, precision.floor) if isinstance(precision, Floored) else (1.0, 0.0)
     frame = precision.kept if isinstance(precision, Floored) else precision
-    if not (isinstance(frame, JointEigen) and frame.left.is_orthogonal and frame.right.is_orthogonal):
+    if not (isinstance(frame, JointEigen) and frame.is_orthogonal):
         return None
     values = share * frame.values.double() + floor
     order = values.mean(0).argsort(descending=True)

@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import PIECE, Around, Frame, Matrix, positive, standard_normal
+from posterity.algebra.base import PIECE, Around, Matrix, positive, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import JointEigen, ScaledIdentity
+from posterity.algebra.frame import Frame
 from posterity.errors import NotExact, NotSquare, SizeMismatch
 
 
@@ -36,7 +37,7 @@ class Turned(Around):
 
     def __post_init__(self) -> None:
         bases, count = self.frame_of, self.index.numel()
-        if bases.batch or not (bases.left.is_orthogonal and bases.right.is_orthogonal):
+        if bases.batch or not bases.is_orthogonal:
             raise NotExact("directions are turned in one frame of orthogonal bases: a batch, or any other, has none.")
         if tuple(self.vectors.shape) != (count, count):
             raise NotSquare(f"{count} directions are turned by vectors of shape {tuple(self.vectors.shape)}.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import torch
@@ -31,9 +32,8 @@ class KFOC(Estimator):
     """The pair L ⊗ R nearest in Frobenius norm to Σ vec(G_n) vec(G_n)ᵀ over a batch (Schnaus et al. 2021).
 
     The power iteration R ← Σ G_nᵀ L G_n, L ← Σ G_n R G_nᵀ starts at KFAC's L and gets closer with every step, so the result
-    is never further from the batch's Fisher information than KFAC's. (Batches after the first start where the one before
-    ended, which is nearer.) It stops when a step moves the factor by less than
-    `tol` of its norm (the error is flat there: a step of 1e-3 moves it by about 1e-6), or after `steps`.
+    is never further from the batch's Fisher information than KFAC's. (Later batches start where the one before ended, which is
+    nearer.) It stops after `steps`, or when a step moves the factor by less than `tol` of its norm: 1e-3 moves the error by 1e-6.
 
     Batches are joined greedily: the pair of all batches so far and the next one become the nearest pair of their sum.
     """
@@ -287,11 +287,11 @@ def _iterated(
     pieces: Callable[[], Iterator[Tensor]], left: Float[Tensor, "out out"], tol: float, steps: int
 ) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
     def step(left: Tensor) -> Tensor:
-        right = _unit(sum_of(_right_step(g, left) for g in pieces()))
-        return _unit(sum_of(_left_step(g, right) for g in pieces()))
+        right = _unit(reduce(add, (_right_step(g, left) for g in pieces())))
+        return _unit(reduce(add, (_left_step(g, right) for g in pieces())))
 
     left = _settled(left, step, tol, steps)
-    return left, sum_of(_right_step(g, left) for g in pieces())
+    return left, reduce(add, (_right_step(g, left) for g in pieces()))
 
 
 def _over_pairs(
@@ -340,21 +340,11 @@ def _left_step(g: Float[Tensor, "n out inp"], right: Float[Tensor, "inp inp"]) -
     return ((g.flatten(0, 1) @ right).view_as(g) @ g.mT).sum(0)
 
 
-def sum_of(parts: Iterator[Tensor]) -> Tensor:
-    total = next(parts)
-    for part in parts:
-        total = total + part
-    return total
-
-
 def _unit(x: Tensor) -> Tensor:
     return x / torch.linalg.vector_norm(x).clamp_min(torch.finfo(x.dtype).tiny)
 
 
 def _joined(passes: list[list[Call]]) -> list[Call]:
     """The calls of several passes as those of one, over as many times the examples."""
-    found = []
-    for same in zip(*(map(tensors, calls) for calls in passes), strict=True):
-        a, s = (torch.cat(parts) for parts in zip(*same, strict=True))
-        found.append(Call(a, s))
-    return found
+    together = zip(*(map(tensors, calls) for calls in passes), strict=True)
+    return [Call(torch.cat(a), torch.cat(s)) for a, s in (zip(*same, strict=True) for same in together)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Generator, Tensor
 
 from posterity.errors import BadTargets
 
@@ -34,7 +34,7 @@ class Likelihood(ABC):
         """The gradient of `nll` by the outputs."""
 
     @abstractmethod
-    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: Generator) -> Tensor:
         """The same at targets drawn from the model. (`targets` says which positions count.)"""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Categorical(Likelihood):
         residual = p.scatter_add(-1, index, -torch.ones_like(index, dtype=p.dtype))
         return residual.masked_fill((targets == IGNORED)[..., None], 0)
 
-    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: Generator) -> Tensor:
         p = outputs.softmax(-1)
         # The exponential race (Gumbel's trick): one pass, no cumulative sums.
         noise = torch.empty(p.shape, dtype=p.dtype, device=generator.device).exponential_(generator=generator)
@@ -187,7 +187,7 @@ class GaussianNoise(Independent):
     def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return self.value * (outputs - targets)
 
-    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: Generator) -> Tensor:
         z = torch.randn(outputs.shape, dtype=outputs.dtype, device=generator.device, generator=generator)
         return self.value**0.5 * z.to(outputs.device)
 
@@ -227,7 +227,7 @@ class NoisePerInput(GaussianNoise):
         away = (m - targets) * (-0.5 * s).exp()
         return torch.cat([away * (-0.5 * s).exp(), 0.5 * (1 - away.square())], -1)
 
-    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: Generator) -> Tensor:
         m, s = outputs.chunk(2, -1)
         z = torch.randn(m.shape, dtype=m.dtype, device=generator.device, generator=generator).to(m.device)
         return torch.cat([z * (-0.5 * s).exp(), 0.5 * (1 - z.square())], -1)
@@ -256,7 +256,7 @@ class Bernoulli(Independent):
     def residual(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.sigmoid() - targets
 
-    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+    def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: Generator) -> Tensor:
         p = outputs.sigmoid()
         u = torch.rand(p.shape, dtype=p.dtype, device=generator.device, generator=generator).to(p.device)
         return p - (u < p).to(p.dtype)
@@ -289,13 +289,8 @@ class Labels(ABC):
     """A choice of labels, as the vectors that are sent back through the network."""
 
     @abstractmethod
-    def residuals(
-        self, likelihood: Likelihood, outputs: Tensor, targets: Tensor, generator: torch.Generator
-    ) -> Iterator[tuple[Tensor, bool]]:
-        """Vectors r over the outputs with E Σ r rᵀ = the Fisher information of each example's outputs.
-
-        Each comes with whether it is the last one.
-        """
+    def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
+        """Vectors r over the outputs with E Σ r rᵀ = the Fisher information of each example's outputs."""
 
 
 @dataclass(frozen=True)
@@ -308,44 +303,32 @@ class Sampled(Labels):
         if self.n < 1:
             raise ValueError(f"Sampled(n) needs n of at least 1, not {self.n}")
 
-    def residuals(
-        self, likelihood: Likelihood, outputs: Tensor, targets: Tensor, generator: torch.Generator
-    ) -> Iterator[tuple[Tensor, bool]]:
-        for i in range(self.n):
-            yield likelihood.sampled_residual(outputs, targets, generator) / self.n**0.5, i == self.n - 1
+    def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
+        return (of.sampled_residual(outputs, targets, generator) / self.n**0.5 for _ in range(self.n))
 
 
 @dataclass(frozen=True)
 class Exact(Labels):
     """The expectation over the model's labels, in closed form: as many backward passes as the outputs have dimensions."""
 
-    def residuals(
-        self, likelihood: Likelihood, outputs: Tensor, targets: Tensor, generator: torch.Generator
-    ) -> Iterator[tuple[Tensor, bool]]:
-        columns = likelihood.fisher_columns(outputs, targets)
-        for i, column in enumerate(columns):
-            yield column, i == len(columns) - 1
+    def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
+        return of.fisher_columns(outputs, targets)
 
 
 @dataclass(frozen=True)
 class Empirical(Labels):
     """The labels of the data: the "empirical Fisher", cheap and biased."""
 
-    def residuals(
-        self, likelihood: Likelihood, outputs: Tensor, targets: Tensor, generator: torch.Generator
-    ) -> Iterator[tuple[Tensor, bool]]:
-        yield likelihood.residual(outputs, targets), True
+    def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
+        return [of.residual(outputs, targets)]
 
 
 @dataclass(frozen=True)
 class Automatic(Labels):
     """Exact where that takes one backward pass (one output, two classes), one sampled label where it takes more."""
 
-    def residuals(
-        self, likelihood: Likelihood, outputs: Tensor, targets: Tensor, generator: torch.Generator
-    ) -> Iterator[tuple[Tensor, bool]]:
+    def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
         by_example = outputs[0].numel() if len(outputs) else 0
-        classes = isinstance(likelihood, Categorical)
-        one_pass = outputs.ndim == 2 and by_example == 2 if classes else by_example == 1
+        one_pass = outputs.ndim == 2 and by_example == 2 if isinstance(of, Categorical) else by_example == 1
         chosen: Labels = Exact() if one_pass else Sampled(1)
-        yield from chosen.residuals(likelihood, outputs, targets, generator)
+        return chosen.vectors(of, outputs, targets, generator)

@@ -12,25 +12,13 @@ from torch import Tensor
 
 from posterity.data.batches import Workers
 from posterity.errors import BadCheckpoint, MissingFolder
-from posterity.files import read_state, room_for, write_state
+from posterity.files import check_settings, read_state, resuming, room_for, write_state
 
 SECONDS = 60.0
 """Of work that a kill loses at most, beside the batch it falls into; more where writing takes long."""
 RATIO = 20
 """Times as long as the last writing took, until the next one: on a busy machine or a slow disk, work is not to be all writing."""
-KEYS = (
-    "settings",
-    "phase",
-    "batches",
-    "accumulators",
-    "nll",
-    "count",
-    "seen",
-    "reached",
-    "hashes",
-    "generator",
-    "start",
-)
+WHAT = "this estimate"
 
 
 class Partial:
@@ -88,22 +76,10 @@ class Partial:
     def _read(self) -> dict[str, Any] | None:
         if not self.path.exists():
             return None
-        try:
-            state = read_state(self.path)
-            if missing := [key for key in KEYS if key not in state]:
-                raise KeyError(", ".join(missing))
-        except Exception as error:
-            reason = next(iter(str(error).splitlines()), "").rstrip(".:")
-            raise BadCheckpoint(
-                f"{self.path} is not a checkpoint of an estimate ({type(error).__name__}: {reason}): remove it to start anew."
-            ) from error
-        for name, value in self.settings.items():
-            if state["settings"].get(name) != value:
-                raise BadCheckpoint(
-                    f"{self.path} is a checkpoint of another estimate: {name} was {state['settings'].get(name)} and is {value}. "
-                    "Remove it to start anew."
-                )
-        return dict(state)
+        with resuming(self.path, WHAT):
+            state: dict[str, Any] = read_state(self.path)
+            check_settings(self.path, WHAT, state["settings"], self.settings)
+        return state
 
     def _agree(self, workers: Workers) -> None:
         """Workers meet between two passes over the data: they go on within one pass, or all begin again."""

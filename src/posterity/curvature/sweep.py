@@ -25,10 +25,15 @@ from posterity.data.batches import Batch, Data, Workers, batch_count, batches, c
 from posterity.data.hashes import Hashes, batch_hashes, gathered
 from posterity.data.provenance import Provenance, matrices_digest, past_of
 from posterity.errors import BadData, NoData, NotFinite, UnreachedBlock
+from posterity.files import resuming
 from posterity.memory import require_memory
 
+KEPT = ("phase", "batches", "nll", "count", "seen", "hashes", "start")
+"""What a checkpoint keeps of a pass as it is."""
 SMALL = 64 * 2**20
 """Bytes of sums that are taken without asking how many are left."""
+LARGE_INPUT, HELD = 2**20, 2**28
+"""Bytes of a batch's inputs from which on it is asked what layers put out for it, and bytes of that which are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,8 @@ def estimate(
         estimator: `KFOC()` (the default), `KFAC()`, `EKFAC()`, `Diagonal()` or `Dense()`.
         likelihood: of the outputs; `Categorical()` by default.
         blocks: which layers, by name, type or predicate; all of them by default.
-        batch_size: into what tensors and datasets are cut; a `DataLoader` brings its own.
+        batch_size: into what tensors and datasets are cut; a `DataLoader` brings its own. Batches whose activations take more
+            than 256 MB go through in parts.
         generator: of the labels that are drawn from the model, where the estimator draws any.
         checkpoint: a file to keep the sums in on the way, about once a minute. Where it is there already the pass goes on from
             it, to the same result as without a break; it is removed at the end. Every process has one of its own.
@@ -132,7 +138,8 @@ def estimate(
             share = batches(data, batch_size, workers)
             total = batch_count(data, batch_size, workers)
             for batch in track(share, total, f"curvature ({type(estimator).__name__})", progress):
-                pass_over.take(batch)
+                for piece in pass_over.pieces(batch):
+                    pass_over.take(piece)
     result = pass_over.result(data, workers, at)
     if partial is not None:
         partial.done()
@@ -164,8 +171,30 @@ class _Pass:
         self.start = generator.get_state()
         self.partial: Partial | None = partial
         self.batches, self.skipped = 0, 0
+        self.largest: int | None = None
+        """As many examples as a large batch is cut into, once that is known."""
         if partial is not None and partial.found is not None:
-            self._restore(partial.found)
+            with resuming(partial.path, "this estimate"):
+                self._restore(partial.found)
+
+    def pieces(self, batch: Batch) -> list[Batch]:
+        """A batch in parts whose layers put out no more than `HELD` bytes; as it is where its inputs are small."""
+        given = [x for x in (*batch.positional, *batch.named.values()) if isinstance(x, Tensor)]
+        if sum(x.nbytes for x in given) <= LARGE_INPUT:
+            return [batch]
+        if self.largest is None:
+            some, found = batch.rows(torch.arange(min(2, batch.count))).to(self.device), list[int]()
+            count = lambda _, __, out: found.append(out.nbytes if isinstance(out, Tensor) else 0)  # noqa: E731
+            hooks = [m.register_forward_hook(count) for m in self.model.modules() if not any(m.children())]
+            self.watch(None)
+            try:
+                with torch.no_grad():
+                    some.outputs(self.model, self.parameters)
+            finally:
+                for hook in hooks:
+                    hook.remove()
+            self.largest = max(1, HELD * some.count // max(1, sum(found)))
+        return [batch.rows(part) for part in torch.arange(batch.count).split(self.largest)]
 
     def take(self, batch: Batch) -> None:
         """See a batch, unless its sums came from the checkpoint."""
@@ -179,26 +208,18 @@ class _Pass:
             self.partial.keep(self._state)
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "phase": self.phase,
-            "batches": self.batches,
+        return {name: getattr(self, name) for name in KEPT} | {
             "accumulators": {name: a.state() for name, a in self.accumulators.items()},
-            "nll": self.nll,
-            "count": self.count,
-            "seen": self.seen,
             "reached": sorted(self.reached),
-            "hashes": self.hashes,
             "generator": self.generator.get_state(),
-            "start": self.start,
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         for name, accumulator in self.accumulators.items():
             accumulator.restore(state["accumulators"][name])
-        self.phase, self.skipped = state["phase"], state["batches"]
-        self.nll, self.count, self.seen = state["nll"], state["count"], state["seen"]
-        self.reached, self.hashes = set(state["reached"]), list(state["hashes"])
-        self.start = state["start"]
+        for name in KEPT:
+            setattr(self, name, state[name])
+        self.skipped, self.batches, self.reached = self.batches, 0, set(state["reached"])
         self.generator.set_state(state["generator"])
 
     def see(self, batch: Batch) -> None:
@@ -217,9 +238,13 @@ class _Pass:
             )
         self.reached |= set(recorder.calls)
         self._check_reached()
-        for residual, last in self.estimator.labels.residuals(self.likelihood, detached, targets, self.generator):
-            self.last = last
-            recorder.backward(outputs, residual.to(outputs.dtype), again=not last)
+        coming = iter(self.estimator.labels.vectors(self.likelihood, detached, targets, self.generator))
+        vector = next(coming, None)
+        while vector is not None:
+            following = next(coming, None)
+            self.last = following is None
+            recorder.backward(outputs, vector.to(outputs.dtype), again=not self.last)
+            vector = following
         self.seen += batch.count
         if self.phase == 0:
             self.nll += nll

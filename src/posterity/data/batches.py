@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -59,9 +59,8 @@ class Batch:
         if isinstance(raw, (tuple, list)) and len(raw) == 2:
             inputs, targets = raw
             targets = torch.as_tensor(targets)
-            return (
-                cls((), inputs, targets, index) if isinstance(inputs, Mapping) else cls((inputs,), {}, targets, index)
-            )
+            positional, named = ((), inputs) if isinstance(inputs, Mapping) else ((inputs,), {})
+            return cls(positional, named, targets, index)
         raise BadData(
             f"batch {index} is a {type(raw).__name__}: it must be a pair (inputs, targets), or a mapping with the targets in it."
         )
@@ -87,39 +86,22 @@ class Batch:
 
     def part(self, rank: int, size: int) -> Batch:
         """Every size-th example, beginning with number `rank`."""
-
-        def some(x: Any) -> Any:
-            return x[rank::size] if isinstance(x, Tensor) else x
-
-        if size == 1:
-            return self
-        named = {k: some(v) for k, v in self.named.items()}
-        return replace(self, positional=tuple(map(some, self.positional)), named=named, targets=some(self.targets))
+        return self if size == 1 else self._changed(lambda x: x[rank::size])
 
     def rows(self, index: Tensor) -> Batch:
         """The examples of these numbers."""
-
-        def some(x: Any) -> Any:
-            return x[index.to(x.device)] if isinstance(x, Tensor) else x
-
-        named = {k: some(v) for k, v in self.named.items()}
-        return replace(self, positional=tuple(map(some, self.positional)), named=named, targets=some(self.targets))
+        return self._changed(lambda x: x[index.to(x.device)])
 
     def to(self, device: torch.device) -> Batch:
         """The same on another device, fit for automatic differentiation."""
+        # Autograd cannot keep a tensor that was made in inference mode.
+        return self._changed(lambda x: x.to(device, copy=x.is_inference()))
 
-        def moved(x: Any) -> Any:
-            if not isinstance(x, Tensor):
-                return x
-            # Autograd cannot keep a tensor that was made in inference mode.
-            return x.to(device, copy=x.is_inference())
-
-        return Batch(
-            tuple(map(moved, self.positional)),
-            {k: moved(v) for k, v in self.named.items()},
-            self.targets.to(device),
-            self.index,
-        )
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """Every tensor changed, inputs and targets alike; what is no tensor holds for all examples and stays."""
+        kept = {key: change(x) if isinstance(x, Tensor) else x for key, x in self.named.items()}
+        positional = tuple(change(x) if isinstance(x, Tensor) else x for x in self.positional)
+        return Batch(positional, kept, change(self.targets), self.index)
 
     def not_finite(self, name: str = "batch") -> str | None:
         """A sentence about NaN or infinities among inputs and targets; None where all numbers are finite."""
@@ -236,11 +218,7 @@ def _raw(data: Data, batch_size: int) -> Iterable[Any]:
     if is_pair(data):
         x, y = data
         return ((x[i : i + batch_size], y[i : i + batch_size]) for i in range(0, len(x), batch_size))
-    if isinstance(data, DataLoader):
-        return data
-    if isinstance(data, Dataset):
-        return DataLoader(data, batch_size=batch_size)
-    return data
+    return DataLoader(data, batch_size=batch_size) if isinstance(data, Dataset) else data
 
 
 def is_pair(data: object) -> TypeGuard[tuple[Tensor, Tensor]]:

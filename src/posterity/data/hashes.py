@@ -172,14 +172,10 @@ def same_again(data: Data, first: Hashes) -> bool:
     if isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset) and isinstance(dataset, Sized):
         n = len(dataset)
         some = Subset(dataset, sorted({i * n // SECOND_LOOK for i in range(SECOND_LOOK)}))
-        return bool(seen(first, _hashes_here(some)).all())
+        here = [batch_hashes(batch) for batch in batches(some, SECOND_LOOK, Workers())]
+        return bool(seen(first, torch.cat(here)).all())
     second = example_hashes(data)
     return len(second) == len(first) and bool(seen(first, second).all())
-
-
-def _hashes_here(data: Data) -> Hashes:
-    """Of all the data, in this process alone."""
-    return torch.cat([batch_hashes(batch) for batch in batches(data, SECOND_LOOK, Workers())])
 
 
 def _settled(data: Any) -> bool:

@@ -27,7 +27,6 @@ from posterity.errors import (
     DamagedFile,
     FutureVersion,
     MissingFile,
-    MissingFolder,
     NotAPrior,
     NotStorable,
     OldFormat,
@@ -90,8 +89,6 @@ def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors:
         raise NotStorable(
             f"{where.name} has the name of a pickled file, and this is none: save it as {where.with_suffix('.safetensors').name}."
         )
-    if not where.parent.is_dir():
-        raise MissingFolder(f"there is no folder {where.parent}: make it first (mkdir -p {where.parent}).")
     text = json.dumps({"sha256": ZEROS, "format": FORMAT, **header}, allow_nan=False, separators=(",", ":"))
     if len(text) > HEADER_LIMIT // 2:
         raise NotStorable(f"the header would have {len(text)} characters, and {HEADER_LIMIT // 2} are allowed.")

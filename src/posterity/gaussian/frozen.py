@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from posterity.blocks import Block
 from posterity.data.hashes import fingerprint
-from posterity.data.provenance import attributes
+from posterity.data.weights import attributes
 from posterity.errors import FrozenMismatch
 
 CARRIED = 64 * 2**20
@@ -37,14 +37,11 @@ class FrozenState:
         """The present state of a network."""
         weights = {id(p) for p in model.parameters()}
         found = list(beside(model, blocks))
-        groups = (
-            [(name, x) for name, x in found if id(x) not in weights],
-            [(name, x) for name, x in found if id(x) in weights],
-        )
         tensors: dict[str, Tensor] = {}
         digests: dict[str, tuple[str, str]] = {}
         left = CARRIED
-        for group in groups:
+        for frozen_weights in (False, True):
+            group = [(name, x) for name, x in found if (id(x) in weights) is frozen_weights]
             size = sum(x.nbytes for _, x in group)
             if size <= left:
                 left -= size
@@ -58,16 +55,16 @@ class FrozenState:
         """The names of what is not in the network as it was, blocks apart. Precision counts no further than what was kept."""
         present = dict(beside(model, blocks))
         inside = _inside(model, blocks)
-        odd = []
-        for name, kept in self.tensors.items():
-            now = present.get(name)
-            if name not in inside and (now is None or now.shape != kept.shape or not _equal(now, kept)):
-                odd.append(name)
-        for name, (dtype, digest) in self.digests.items():
-            now = present.get(name)
-            if name not in inside and (now is None or digest_of(now.to(getattr(torch, dtype))) != digest):
-                odd.append(name)
-        return odd
+
+        def same(name: str) -> bool:
+            if (now := present.get(name)) is None:
+                return False
+            if name in self.tensors:
+                return now.shape == self.tensors[name].shape and _equal(now, self.tensors[name])
+            dtype, digest = self.digests[name]
+            return digest_of(now.to(getattr(torch, dtype))) == digest
+
+        return [name for name in (*self.tensors, *self.digests) if name not in inside and not same(name)]
 
     def check(self, model: nn.Module, blocks: Mapping[str, Block]) -> None:
         """`FrozenMismatch` if the network computes with anything else than this Gaussian was made with."""

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from posterity.algebra import Floored, Kronecker, Matrix, eigenvectors, is_large
-from posterity.errors import TooLittleMemory
 from posterity.files import replacing, room_for
 from posterity.gaussian.gaussian import Gaussian
 from posterity.memory import require_memory
@@ -67,18 +66,15 @@ def _read(path: Path, pairs: Mapping[str, Kronecker]) -> set[str]:
         return done
     try:
         with safetensors.safe_open(path, "pt") as file:
-            names = set(file.keys())
-            for name, pair in pairs.items():
-                if {f"{name}.{side}.values" for side in SIDES} | {f"{name}.{side}" for side in SIDES} <= names:
-                    sides = [
-                        _checked(x, file.get_tensor(f"{name}.{side}.values"), file.get_tensor(f"{name}.{side}").mT)
-                        for side, x in zip(SIDES, (pair.left, pair.right), strict=True)
-                    ]
-                    if sides[0] is not None and sides[1] is not None:
-                        pair.with_eigenframe(sides[0], sides[1])
-                        done.add(name)
-    except TooLittleMemory:
-        raise
+            for name in (name for name in pairs if {f"{name}.{side}" for side in SIDES} <= set(file.keys())):
+                pair = pairs[name]
+                left, right = (
+                    _checked(x, file.get_tensor(f"{name}.{side}.values"), file.get_tensor(f"{name}.{side}").mT)
+                    for side, x in zip(SIDES, (pair.left, pair.right), strict=True)
+                )
+                if left is not None and right is not None:
+                    pair.with_eigenframe(left, right)
+                    done.add(name)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         log.warning("%s cannot be read (%s): the frames are computed anew", path, error)
     if refused := [name for name in pairs if name not in done]:

@@ -57,7 +57,7 @@ def spectrum(matrix: Matrix) -> Spectrum | None:
             return Spectrum(value, value, value, (1.0,), True)
         case DiagonalMatrix() | Turned():
             return _exact(matrix.values.double())
-        case JointEigen() if matrix.left.is_orthogonal and matrix.right.is_orthogonal:
+        case JointEigen() if matrix.is_orthogonal:
             return _exact(matrix.values.double())
         case KroneckerSum() if len(matrix.terms) == 1:
             return spectrum(matrix.terms[0])

@@ -30,12 +30,9 @@ class Spread(ABC):
             frame = precision.frame()
         except NotExact:
             return DenseSpread(mean.to(like), precision)
-        if frame.is_identity:
-            return FrameSpread(mean.to(like), None, None, frame.values.rsqrt().to(like))
-        left, right = (None if _is_identity(x) else x.to(like) for x in (frame.left, frame.right))
-        return FrameSpread(
-            mean.to(like), None if left is None else left.mT.contiguous(), right, frame.values.rsqrt().to(like)
-        )
+        left, right = (None if x is None or _is_identity(x) else x.to(like) for x in frame.bases or (None, None))
+        turned = None if left is None else left.mT.contiguous()
+        return FrameSpread(mean.to(like), turned, right, frame.values.rsqrt().to(like))
 
     @abstractmethod
     def draw(self, n: int, generator: torch.Generator | None) -> Float[Tensor, "n out inp"]:

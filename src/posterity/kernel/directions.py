@@ -64,7 +64,7 @@ class Directions:
         return found.double() / d.shape[1]
 
     def _scaled(self, other: Rows | Gradients | Positions, weights: Tensor | None) -> Tensor:
-        d = self.d.to(other.g if isinstance(other, Gradients) else other.a)
+        d = self.d.to(other.tensors[0])
         return d if weights is None else d * weights.to(d)
 
 
@@ -165,7 +165,7 @@ def _turned(of: Linearised, limit: int, dtype: torch.dtype) -> tuple[Float[Tenso
     """Examples mixed by the eigenvectors of their kernel: all that predicts stays the same, and no row is an example's."""
     assert isinstance(of.kernel, Shared)
     body = {name: block for name, block in of.train.blocks.items() if name != of.kernel.head}
-    n, size = of.train.count, sum(_size(b) * _outputs(b) for b in body.values())
+    n, size = of.train.count, sum(_size(b) * b.tensors[-1].shape[1] for b in body.values())
     if n * size > limit:
         raise NotStorable(
             f"without its {n} examples the fit would hold {n * size:,} numbers, beyond the limit of {limit:,}: save it with "
@@ -193,7 +193,3 @@ def _turned_latent(latent: SharedLatent, turn: Float[Tensor, "n n"]) -> SharedLa
 def _size(block: Rows | Gradients | Positions) -> int:
     """Numbers of one output's gradient."""
     return block.g[0, 0].numel() if isinstance(block, Gradients) else block.a.shape[-1] * block.s.shape[-1]
-
-
-def _outputs(block: Rows | Gradients | Positions) -> int:
-    return (block.g if isinstance(block, Gradients) else block.s).shape[1]

@@ -6,8 +6,10 @@ processor's cache, and those of examples with themselves are computed once for e
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -21,8 +23,33 @@ FEW = 8
 """New inputs up to which the metric of a kernel is multiplied into them, and not into all training examples."""
 
 
+class BlockGradients(ABC):
+    """The gradients of a block at every example and output, in tensors with the examples in front."""
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What it is made of; outputs are the second dimension of the last."""
+        return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+
+    def some(self, examples: slice) -> Self:
+        """The gradients of some examples."""
+        return type(self)(*(x[examples] for x in self.tensors))
+
+    def joined(self, *others: Self) -> Self:
+        """With those of further examples behind."""
+        return type(self)(*map(torch.cat, zip(*(x.tensors for x in (self, *others)), strict=True))) if others else self
+
+    @abstractmethod
+    def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
+        """The blocks of `gram` with itself that belong to one example each."""
+
+    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
+        """The diagonal of `shared_gram` with itself."""
+        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
+
+
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(BlockGradients):
     """A block whose gradients are s aᵀ (one position an example): never multiplied out."""
 
     a: Float[Tensor, "n inp"]
@@ -66,18 +93,9 @@ class Rows:
         return total / c
 
     def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
-        """The blocks of `gram` with itself that belong to one example each."""
         if weights is None:
             return (self.s @ self.s.mT) * self.a.square().sum(-1)[:, None, None]
         return (self.s * (self.a.square() @ weights.mT.to(self.a))[:, None, :]) @ self.s.mT
-
-    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
-        """The diagonal of `shared_gram` with itself."""
-        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
-
-    def some(self, examples: slice) -> Rows:
-        """The gradients of some examples."""
-        return Rows(self.a[examples], self.s[examples])
 
     def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
         """<G, direction> for every output."""
@@ -93,7 +111,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Gradients:
+class Gradients(BlockGradients):
     """A block whose gradients are written out, one matrix for every example and output."""
 
     g: Float[Tensor, "n outputs out inp"]
@@ -101,19 +119,11 @@ class Gradients:
     def gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs m outputs"]:
         if other is self:
             return _mirrored(self.g, lambda here, on: self.some(here).gram(self.some(on), weights))
-        first, second = self.g.flatten(2).flatten(0, 1), other.g.flatten(2).flatten(0, 1)
-        if weights is not None and len(second) < len(first):
-            second = second * weights.flatten().to(first)
-        elif weights is not None:
-            first = first * weights.flatten().to(first)
+        first, second = _weighted(self.g.flatten(2).flatten(0, 1), other.g.flatten(2).flatten(0, 1), weights)
         return (first @ second.mT).view(*self.g.shape[:2], *other.g.shape[:2])
 
     def shared_gram(self, other: Gradients, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n m"]:
-        first, second = self.g.flatten(2), other.g.flatten(2)
-        if weights is not None and len(second) < len(first):
-            second = second * weights.flatten().to(first)
-        elif weights is not None:
-            first = first * weights.flatten().to(first)
+        first, second = _weighted(self.g.flatten(2), other.g.flatten(2), weights)
         return first.flatten(1) @ second.flatten(1).mT / self.g.shape[1]
 
     def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
@@ -123,13 +133,6 @@ class Gradients:
         scale = weights.flatten().to(flat)
         return torch.cat([flat[some] @ (flat[some] * scale).mT for some in _pieces(len(flat), flat[:1].numel())])
 
-    def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
-        return self.norms(weights).diagonal(dim1=-2, dim2=-1).mean(-1)
-
-    def some(self, examples: slice) -> Gradients:
-        """The gradients of some examples."""
-        return Gradients(self.g[examples])
-
     def along(self, direction: Float[Tensor, "out inp"]) -> Float[Tensor, "n outputs"]:
         return self.g.flatten(2) @ direction.flatten()
 
@@ -138,6 +141,14 @@ class Gradients:
 
     def mixed(self, coefficients: Float[Tensor, " n"]) -> Float[Tensor, "outputs out inp"]:
         return (coefficients @ self.g.flatten(1)).view(self.g.shape[1:])
+
+
+def _weighted(first: Tensor, second: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Both, the one with fewer rows times the weights."""
+    if weights is None:
+        return first, second
+    scale = weights.flatten().to(first)
+    return (first, second * scale) if len(second) < len(first) else (first * scale, second)
 
 
 def _mirrored(

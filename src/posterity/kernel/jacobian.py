@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -23,7 +24,7 @@ from posterity.blocks import Block, Call, LinearLayer, Recorder, watched, write_
 from posterity.blocks.base import gradient_rows, gradients, positions, rows, tensors
 from posterity.data.batches import Batch
 from posterity.errors import BadData, NotFinite
-from posterity.kernel.gradients import Gradients, Rows
+from posterity.kernel.gradients import BlockGradients, Gradients, Rows
 from posterity.kernel.positions import Positions
 
 REPEATED = 64
@@ -149,7 +150,8 @@ def jacobian(
             except _OtherPosition:
                 parts.append(_of_batch(model, blocks, weights, frames, there, watch, None))
     outputs = torch.cat([p.outputs for p in parts])
-    return Jacobian(outputs, {name: _joined([p.blocks[name] for p in parts]) for name in blocks})
+    joined: Any = BlockGradients.joined
+    return Jacobian(outputs, {name: joined(*(p.blocks[name] for p in parts)) for name in blocks})
 
 
 @torch.no_grad()
@@ -292,13 +294,3 @@ def _stacked(parts: list[Tensor | None], block: Block, outputs: Tensor) -> Tenso
     if some is None:
         some = outputs.new_zeros(len(outputs), *block.shape).double()
     return torch.stack([torch.zeros_like(some) if p is None else p for p in parts], 1)
-
-
-def _joined(parts: list[Rows | Gradients | Positions]) -> Rows | Gradients | Positions:
-    if len(parts) == 1:
-        return parts[0]
-    kind = type(parts[0])
-    if kind in (Rows, Positions):
-        some = [p for p in parts if isinstance(p, (Rows, Positions))]
-        return kind(torch.cat([p.a for p in some]), torch.cat([p.s for p in some]))
-    return Gradients(torch.cat([p.g for p in parts if isinstance(p, Gradients)]))

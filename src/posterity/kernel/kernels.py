@@ -16,12 +16,11 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.curvature import Likelihood
 from posterity.errors import UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import BlockFrame, Jacobian
 from posterity.kernel.latent import Latent
-from posterity.kernel.mode import coupled_mode, shared_mode
+from posterity.kernel.mode import Observed, coupled_mode, shared_mode
 
 Kept = dict[object, Tensor]
 """Kernels for a unit floor, by the ratio of share and floor: strengths of one ratio differ by a factor alone."""
@@ -59,9 +58,9 @@ class Kernel(ABC):
         """Whether the source says anything: otherwise a share has no meaning."""
         return any(frame.source is not None for frame in self.frames.values())
 
-    @abstractmethod
     def own(self, of: Jacobian, strength: Strength | None) -> Tensor:
         """The kernel of training examples with each other."""
+        return self.between(of, of, strength, self.kept)
 
     @abstractmethod
     def between(self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Tensor:
@@ -72,9 +71,7 @@ class Kernel(ABC):
         """The kernel of each new input with itself."""
 
     @abstractmethod
-    def mode(
-        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent:
+    def mode(self, gram: Tensor, of: Observed) -> Latent:
         """The posterior over the training examples' outputs, around its mode."""
 
     @abstractmethod
@@ -131,9 +128,6 @@ class Kernel(ABC):
 class PerOutput(Kernel):
     """The kernel of a network linearised at one point: every output has gradients of its own."""
 
-    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n outputs n outputs"]:
-        return self._all(strength, lambda name, w: of.blocks[name].gram(of.blocks[name], w), "own", self.kept)  # type: ignore[arg-type]
-
     def between(
         self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
     ) -> Float[Tensor, "n outputs m others"]:
@@ -144,11 +138,9 @@ class PerOutput(Kernel):
     ) -> Float[Tensor, "m outputs outputs"]:
         return self._all(strength, lambda name, w: of.blocks[name].norms(w), "within", kept)
 
-    def mode(
-        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent:
-        side = start.numel()
-        return coupled_mode(gram.reshape(side, side), start, likelihood, targets, guess)
+    def mode(self, gram: Tensor, of: Observed) -> Latent:
+        side = of.start.numel()
+        return coupled_mode(gram.reshape(side, side), of)
 
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return gram[rows][:, :, columns]
@@ -174,22 +166,24 @@ class Shared(Kernel):
 
     head: str
 
-    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n n"]:
-        return self._with_head(of, of, strength, self.kept)
-
     def between(
         self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
     ) -> Float[Tensor, "n m"]:
-        return self._with_head(first, second, strength, kept)
+        body = self._sum(
+            self._body,
+            strength,
+            lambda name, w: first.blocks[name].shared_gram(second.blocks[name], w),  # type: ignore[arg-type]
+            first,
+            kept,
+        )
+        return self._plus(self._features(first) @ self._features(second).mT, body, strength)
 
     def within(self, of: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Float[Tensor, " m"]:
         body = self._sum(self._body, strength, lambda name, w: of.blocks[name].shared_norms(w), "within", kept)
         return self._plus(self._features(of).square().sum(-1), body, strength)
 
-    def mode(
-        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent:
-        return shared_mode(gram, start, likelihood, targets, guess)
+    def mode(self, gram: Tensor, of: Observed) -> Latent:
+        return shared_mode(gram, of)
 
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return gram[rows][:, columns]
@@ -209,16 +203,6 @@ class Shared(Kernel):
                 'features an example has a kernel. Use pt.learn(..., scales="catoni"), which keeps a Gaussian over weights.'
             )
         return head.a.double()
-
-    def _with_head(self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None) -> Tensor:
-        body = self._sum(
-            self._body,
-            strength,
-            lambda name, w: first.blocks[name].shared_gram(second.blocks[name], w),  # type: ignore[arg-type]
-            first,
-            kept,
-        )
-        return self._plus(self._features(first) @ self._features(second).mT, body, strength)
 
     def _plus(self, head: Tensor, body: Tensor | None, strength: Strength | None) -> Tensor:
         own = head / (self.frames[self.head].floor if strength is None else strength.head)

@@ -13,14 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posterity.blocks import evaluating
-from posterity.curvature import Likelihood
 from posterity.data.batches import Batch
 from posterity.errors import DidNotConverge, UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
 from posterity.kernel.latent import Latent, symmetric
-from posterity.kernel.mode import DECREASE, STEPS
+from posterity.kernel.mode import DECREASE, STEPS, Observed
 
 
 @torch.no_grad()
@@ -62,9 +61,6 @@ class InWeights(Kernel):
 
     head: str
 
-    def own(self, of: Jacobian, strength: Strength | None) -> Float[Tensor, "n inp"]:
-        return self._scaled(of, strength)
-
     def between(
         self, first: Jacobian, second: Jacobian, strength: Strength | None, kept: Kept | None = None
     ) -> Float[Tensor, "m inp"]:
@@ -73,10 +69,8 @@ class InWeights(Kernel):
     def within(self, of: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Float[Tensor, " m"]:
         return self._scaled(of, strength).square().sum(-1)
 
-    def mode(
-        self, gram: Tensor, start: Tensor, likelihood: Likelihood, targets: Tensor, guess: Tensor | None = None
-    ) -> Latent:
-        return weights_mode(gram, start, likelihood, targets, guess)
+    def mode(self, gram: Tensor, of: Observed) -> Latent:
+        return weights_mode(gram, of)
 
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         return gram[columns]
@@ -104,35 +98,25 @@ class WeightsLatent(Latent):
     def covariance(
         self, cross: Float[Tensor, "m inp"], prior: Float[Tensor, " m"]
     ) -> Float[Tensor, "m outputs outputs"]:
-        c = self.outputs.shape[1]
-        eye = torch.eye(c, dtype=cross.dtype, device=cross.device)
-        columns = torch.einsum("cd,mi->cimd", eye, cross).reshape(len(self.lower), -1)
-        reduced = torch.linalg.solve_triangular(self.lower, columns, upper=False).view(-1, len(cross), c)
-        return symmetric(torch.einsum("kmc,kmd->mcd", reduced, reduced))
+        return self._among(cross[:, None])
 
     def blocks(self, groups: Int[Tensor, "groups size"]) -> Float[Tensor, "groups side side"]:
-        count, size = groups.shape
-        c = self.outputs.shape[1]
-        eye = torch.eye(c, dtype=self.gram.dtype, device=self.gram.device)
-        columns = torch.einsum("cd,gsi->cigsd", eye, self.gram[groups]).reshape(len(self.lower), -1)
+        return self._among(self.gram[groups])
+
+    def _among(self, rows: Float[Tensor, "groups size inp"]) -> Float[Tensor, "groups side side"]:
+        """The covariance of the outputs of the rows of each group."""
+        (count, size, _), c = rows.shape, self.outputs.shape[1]
+        eye = torch.eye(c, dtype=rows.dtype, device=rows.device)
+        columns = torch.einsum("cd,gsi->cigsd", eye, rows).reshape(len(self.lower), -1)
         reduced = torch.linalg.solve_triangular(self.lower, columns, upper=False).view(-1, count, size * c)
         return symmetric(torch.einsum("kgc,kgd->gcd", reduced, reduced))
 
 
-def weights_mode(
-    features: Float[Tensor, "n inp"],
-    start: Float[Tensor, "n outputs"],
-    likelihood: Likelihood,
-    targets: Tensor,
-    guess: Float[Tensor, "n outputs"] | None = None,
-) -> WeightsLatent:
-    """Minimise NLL(start + Φθᵀ) + ½‖θ‖² by Newton's method: a Cholesky factor of side inp · outputs a step.
-
-    `guess` is one of the outputs at the mode.
-    """
-    c = start.shape[1]
+def weights_mode(features: Float[Tensor, "n inp"], of: Observed) -> WeightsLatent:
+    """Minimise NLL(start + Φθᵀ) + ½‖θ‖² by Newton's method: a Cholesky factor of side inp · outputs a step."""
+    start, likelihood, targets, guess = of.start, of.likelihood, of.targets, of.guess
     # At the mode the weights are what the residuals make of the features: so they nearly are at outputs that are nearly right.
-    near = start.new_zeros(len(start), c) if guess is None else -likelihood.residual(guess.double(), targets)
+    near = torch.zeros_like(start) if guess is None else -likelihood.residual(guess.double(), targets)
     theta = near.mT @ features
 
     def objective(theta: Tensor) -> tuple[float, Tensor]:

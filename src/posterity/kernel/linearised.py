@@ -22,6 +22,7 @@ from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
 from posterity.kernel.latent import Latent, spread
 from posterity.kernel.left_out import Calibration, LeftOut, leave_out, left_out_some
+from posterity.kernel.mode import Observed
 
 FAMILIAR = 200
 """Training examples that tell which variances of outputs are usual."""
@@ -56,7 +57,7 @@ class Linearised:
     def posterior(self, strength: Strength | None = None, guess: Tensor | None = None) -> FunctionPosterior:
         """The posterior for one strength of the prior, None its own numbers; `guess` is one of the outputs at the mode."""
         gram = self.kernel.own(self.train, strength)
-        latent = self.kernel.mode(gram, self.start(), self.likelihood, self.targets, guess)
+        latent = self.kernel.mode(gram, Observed(self.start(), self.likelihood, self.targets, guess))
         return FunctionPosterior(self, strength, latent)
 
 
@@ -101,9 +102,8 @@ class FunctionPosterior:
         mean, covariance = self.latent.outputs.clone(), start.new_zeros(n, c, c)
         for fold in folds[folds != STAYS].unique():
             out, kept = (folds == fold).nonzero().flatten(), (folds != fold).nonzero().flatten()
-            latent = kernel.mode(
-                kernel.part(gram, kept, kept), start[kept], of.likelihood, of.targets[kept], self.latent.outputs[kept]
-            )
+            rest = Observed(start[kept], of.likelihood, of.targets[kept], self.latent.outputs[kept])
+            latent = kernel.mode(kernel.part(gram, kept, kept), rest)
             cross = kernel.part(gram, kept, out)
             mean[out] = start[out] + latent.mean(cross)
             covariance[out] = latent.covariance(cross, kernel.diagonal(gram, out))

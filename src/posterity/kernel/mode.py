@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -30,22 +31,27 @@ FALLS = 0.1
 """A factor serves on while a step with it promises less than this part of what the one before did."""
 ROOM = 6 << 30
 """Bytes that a kernel for every output may take, of which four are held at a time."""
-
 Solve = Callable[[Tensor], Tensor]
 """(I + HK)⁻¹ times a vector, H the Hessian of the NLL."""
 Factors = TypeVar("Factors")
 
 
-def coupled_mode(
-    gram: Float[Tensor, "side side"],
-    start: Float[Tensor, "n outputs"],
-    likelihood: Likelihood,
-    targets: Tensor,
-    guess: Float[Tensor, "n outputs"] | None = None,
-) -> CoupledLatent:
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What a mode is found from, beside the prior."""
+
+    start: Float[Tensor, "n outputs"]
+    """Outputs at the prior's mean."""
+    likelihood: Likelihood
+    targets: Tensor
+    guess: Float[Tensor, "n outputs"] | None = None
+    """Of the outputs at the mode."""
+
+
+def coupled_mode(gram: Float[Tensor, "side side"], of: Observed) -> CoupledLatent:
     """Minimise NLL(start + Kw) + ½wᵀKw for a kernel over all outputs: a handful of Cholesky factors of side n·C or less."""
-    (n, c), gram, start = start.shape, _checked(gram), start.double()
-    single = gram.float()
+    gram, start, likelihood = _checked(gram), of.start.double(), of.likelihood
+    (n, c), single = start.shape, gram.float()
 
     def times_gram(w: Tensor) -> Tensor:
         return (gram @ w.flatten()).view(n, c)
@@ -62,9 +68,9 @@ def coupled_mode(
         return solve, (root, lower)
 
     rough = (lambda f: factor(f, single)) if _bears_rounding(gram, likelihood) else factor
-    w, f, (root, lower) = _iterate(factor, rough, times_gram, start, likelihood, targets, guess, gram)
+    w, f, (root, lower) = _iterate(factor, rough, times_gram, of, gram)
     log_det = 2 * float(lower.diagonal().log().sum())
-    return CoupledLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, root, lower)
+    return CoupledLatent(gram, start, w, f, float(likelihood.nll(f, of.targets)), log_det, root, lower)
 
 
 def _bears_rounding(gram: Float[Tensor, "side side"], likelihood: Likelihood) -> bool:
@@ -84,21 +90,15 @@ def _one_plus(gram: Float[Tensor, "side side"], root: Float[Tensor, "n c rank"])
     return inner
 
 
-def shared_mode(
-    gram: Float[Tensor, "n n"],
-    start: Float[Tensor, "n outputs"],
-    likelihood: Likelihood,
-    targets: Tensor,
-    guess: Float[Tensor, "n outputs"] | None = None,
-) -> SharedLatent:
+def shared_mode(gram: Float[Tensor, "n n"], of: Observed) -> SharedLatent:
     """The same for a kernel that every output has to itself: C Cholesky factors of side n where the other has one of n·C."""
-    n, c = start.shape
+    n, c = of.start.shape
     if (need := 4 * 8 * c * n**2) > ROOM:
         raise TooLarge(
             f"the exact posterior of {c:,} outputs on {n:,} examples takes {need / 2**30:.1f} GiB (limit {ROOM / 2**30:g}): "
             "for many classes fit a head on the network's features (posterity.heads), or give fewer examples."
         )
-    gram, start = _checked(gram), start.double()
+    gram, start, likelihood = _checked(gram), of.start.double(), of.likelihood
     coupled = isinstance(likelihood, Categorical)
 
     def factor(f: Tensor) -> tuple[Solve, tuple[Tensor, Tensor, Tensor | None]]:
@@ -120,32 +120,27 @@ def shared_mode(
 
         return solve, (lower, inner, coupling)
 
-    w, f, (lower, inner, coupling) = _iterate(
-        factor, factor, lambda w: gram @ w, start, likelihood, targets, guess, gram
-    )
+    w, f, (lower, inner, coupling) = _iterate(factor, factor, lambda w: gram @ w, of, gram)
     log_det = 2 * float(lower.diagonal(dim1=-2, dim2=-1).log().sum())
     log_det += 0.0 if coupling is None else 2 * float(coupling.diagonal().log().sum())
-    return SharedLatent(gram, start, w, f, float(likelihood.nll(f, targets)), log_det, inner, coupling)
+    return SharedLatent(gram, start, w, f, float(likelihood.nll(f, of.targets)), log_det, inner, coupling)
 
 
 def _iterate(
     exact: Callable[[Tensor], tuple[Solve, Factors]],
     rough: Callable[[Tensor], tuple[Solve, Factors]],
     times_gram: Callable[[Tensor], Tensor],
-    start: Float[Tensor, "n outputs"],
-    likelihood: Likelihood,
-    targets: Tensor,
-    guess: Float[Tensor, "n outputs"] | None,
+    of: Observed,
     gram: Tensor,
 ) -> tuple[Float[Tensor, "n outputs"], Float[Tensor, "n outputs"], Factors]:
     """Newton steps, each as long as the objective falls along it: w and the outputs at the mode, and exact factors there.
 
-    `guess` is a guess of the outputs: a step depends on the outputs alone, so the first one goes straight to where the guess
-    points. Where classes can be separated the objective falls exponentially and plain Newton steps move logits by one nat each:
-    longer ones cost nothing, since along a line outputs are known without another product with the kernel. Gradients are always
-    those of where a step begins, so factors of earlier outputs, and `rough` ones, change how fast the mode is reached and not
-    where it is.
+    A step depends on the outputs alone, so the first one goes straight to where a guess of them points. Where classes can be
+    separated the objective falls exponentially and plain Newton steps move logits by one nat each: longer ones cost nothing,
+    since along a line outputs are known without another product with the kernel. Gradients are always those of where a step
+    begins, so factors of earlier outputs, and `rough` ones, change how fast the mode is reached and not where it is.
     """
+    start, likelihood, targets, guess = of.start.double(), of.likelihood, of.targets, of.guess
 
     def objective(w: Tensor, move: Tensor) -> float:
         return float(likelihood.nll(start + move, targets)) + 0.5 * float((w * move).sum())

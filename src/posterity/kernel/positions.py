@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posterity.kernel.gradients import BlockGradients
+
 PIECE = 1 << 20
 """Entries of gradients that are written out at a time: what stays in a processor's cache until it has been multiplied."""
 AT_ONCE = 16
@@ -20,7 +22,7 @@ AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Positions:
+class Positions(BlockGradients):
     """A block whose gradients are Σ_t s_t a_tᵀ over t positions: kept as rows, in the precision of the block's frame."""
 
     a: Float[Tensor, "n t inp"]
@@ -50,7 +52,7 @@ class Positions:
         return total / c
 
     def shared_norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, " n"]:
-        """The diagonal of `shared_gram` with itself, from products of pairs of positions: no gradient is formed."""
+        """From products of pairs of positions: no gradient is formed."""
         c, t = self.s.shape[1:3]
         if weights is None:
             both = (self.a @ self.a.mT)[:, None] * (self.s @ self.s.mT)
@@ -65,7 +67,6 @@ class Positions:
         return torch.cat(found) / c
 
     def norms(self, weights: Float[Tensor, "out inp"] | None) -> Float[Tensor, "n outputs outputs"]:
-        """The blocks of `gram` with itself that belong to one example each."""
         total: Tensor | None = None
         for rows in self._pieces(self):
             one = self._written(rows)
@@ -82,10 +83,6 @@ class Positions:
         """Σ coefficient · G."""
         rows = torch.einsum("nc,ncto->nto", coefficients.to(self.s), self.s)
         return (rows.flatten(0, 1).mT @ self.a.flatten(0, 1)).double()
-
-    def some(self, examples: slice) -> Positions:
-        """The gradients of some examples."""
-        return Positions(self.a[examples], self.s[examples])
 
     def mixed(self, coefficients: Float[Tensor, " n"]) -> Float[Tensor, "outputs out inp"]:
         """Σ coefficient · G over examples, output by output."""

@@ -20,7 +20,7 @@ from posterity.kernel.kernels import Shared, Strength
 from posterity.kernel.latent import CoupledLatent, symmetric
 from posterity.kernel.left_out import LeftOut, downdate
 from posterity.kernel.linearised import FunctionPosterior, Linearised
-from posterity.kernel.mode import coupled_mode
+from posterity.kernel.mode import Observed, coupled_mode
 
 SIDE = 3000
 """The largest n·C."""
@@ -139,21 +139,18 @@ def infer(of: Linearised, strength: Strength | None = None, inference: Inference
     if shared:
         gram = torch.kron(gram, torch.eye(start.shape[1], dtype=gram.dtype, device=gram.device))
     side = start.numel()
-    latent = fit_variational(gram.reshape(side, side), start, of.likelihood, of.targets, inference, shared)
+    observed = Observed(start, of.likelihood, of.targets)
+    latent = fit_variational(gram.reshape(side, side), observed, inference, shared)
     return VariationalPosterior(of, strength, latent)
 
 
 def fit_variational(
-    gram: Float[Tensor, "side side"],
-    start: Float[Tensor, "n outputs"],
-    likelihood: Likelihood,
-    targets: Tensor,
-    inference: Variational,
-    shared: bool = False,
+    gram: Float[Tensor, "side side"], of: Observed, inference: Variational, shared: bool = False
 ) -> VariationalLatent:
     """Damped natural-gradient steps from Laplace's posterior. A Cholesky factor of side n·C for every step that is tried."""
-    laplace = coupled_mode(gram, start, likelihood, targets)
-    problem = _Problem(laplace.gram, laplace.start, likelihood, targets, *inference.points(start.shape[1]), shared)
+    laplace = coupled_mode(gram, of)
+    points = inference.points(of.start.shape[1])
+    problem = _Problem(laplace.gram, laplace.start, of.likelihood, of.targets, *points, shared)
     precision = laplace.root @ laplace.root.mT
     # Sites: exp(linear · f − ½ fᵀ precision f) for every example.
     linear = (precision @ laplace.outputs[..., None]).squeeze(-1) + laplace.weights
@@ -169,13 +166,13 @@ def fit_variational(
                 break
             size /= 2
             if size < 1e-4:
-                return problem.finished(here, history)
+                return replace(here, history=tuple(history))
         linear, precision = linear + size * (wanted - linear), precision + size * (hessian - precision)
         gain, here = tried.elbo - here.elbo, tried
         history.append(here.elbo)
         if gain < inference.tolerance * (1 + abs(here.elbo)):
             break
-    return problem.finished(here, history)
+    return replace(here, history=tuple(history))
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +226,3 @@ class _Problem:
             root = self.likelihood.fisher_root(one)
             hessian += weight * (root @ root.mT)
         return gradient, hessian
-
-    def finished(self, here: VariationalLatent, history: list[float]) -> VariationalLatent:
-        return replace(here, history=tuple(history))

@@ -52,7 +52,7 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
         case ScaledIdentity(), Kronecker():
             left, right = (torch.linalg.eigvalsh(x.double()).clamp_min(0) for x in (curvature.left, curvature.right))
             return left[:, None] * right[None, :] / prior.scale.double()
-        case ScaledIdentity(), JointEigen() if curvature.left.is_orthogonal and curvature.right.is_orthogonal:
+        case ScaledIdentity(), JointEigen() if curvature.is_orthogonal:
             return curvature.values.double() / prior.scale.double()
         case ((ScaledIdentity() | DiagonalMatrix()), DiagonalMatrix()):
             scale = prior.values if isinstance(prior, DiagonalMatrix) else prior.scale

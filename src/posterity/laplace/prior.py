@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ def isotropic(
     if not precision > 0:
         raise ValueError(f"a prior precision is positive, not {precision}")
     found = find_blocks(model, blocks)
-    present = {name: matrix.clone() for name, matrix in read_blocks(model, found).items()}
+    present = read_blocks(model, found)
     match mean:
         case "zero":
             centre = {name: torch.zeros_like(matrix) for name, matrix in present.items()}
@@ -73,21 +73,14 @@ def isotropic(
     provenance = past_of(model, centre, beside=True)
     if mean == "model":
         provenance = past_of(model, strict=True)
-    elif not isinstance(mean, str):
-        provenance = provenance.joined(_of_matrices(centre))
+    elif not isinstance(mean, str) and any(bool(matrix.any()) for matrix in centre.values()):
+        provenance = provenance.joined(Provenance.unknown("the matrices given as its mean come from somewhere"))
     card = Card(
         precision=precision,
         architecture=architecture(found),
         provenance=provenance if vouched is None else provenance.vouched(vouched),
     )
     return with_frozen(Gaussian(centre, identities, card).with_provenance(card.provenance), model)
-
-
-def _of_matrices(mean: Mapping[str, Tensor]) -> Provenance:
-    """Matrices come from somewhere, if they are not zero."""
-    if any(bool(matrix.any()) for matrix in mean.values()):
-        return Provenance.unknown("the matrices given as its mean come from somewhere")
-    return Provenance.none()
 
 
 def fitted(prior: Gaussian, model: nn.Module, head_precision: float = 1.0, *, new_head: bool | None = None) -> Gaussian:
@@ -147,13 +140,11 @@ def architecture(blocks: Mapping[str, Block]) -> str:
     return fingerprint([text], digits=16)
 
 
-def move_to_prior(model: nn.Module, prior: Gaussian) -> bool:
+def move_to_prior(model: nn.Module, prior: Gaussian) -> None:
     """Write a learned prior's mean into the network. A prior around zero says nothing of where to start."""
-    if not any(bool(mean.any()) for mean in prior.mean.values()):
-        return False
-    prior.write_to(model, frozen=False)
-    log.info("training starts at the prior's mean")
-    return True
+    if any(bool(mean.any()) for mean in prior.mean.values()):
+        prior.write_to(model, frozen=False)
+        log.info("training starts at the prior's mean")
 
 
 def start_seen(model: nn.Module, prior: Gaussian | None) -> Provenance:
@@ -208,9 +199,7 @@ class PriorPenalty:
         """The penalty in nats, of these weights by name, or of the network's own."""
         found = self.parameters if parameters is None else self.parameters | dict(parameters)
         terms = []
-        for name, block in self.blocks.items():
-            own = {role: found[full] for role, full in block.parameters.items()}
-            shift = block.layer.read(own) - self.prior.mean[name]
+        for name, shift in self._shifts(found):
             # The gradient of ½<D, PD> is PD: hand it over instead of letting autograd go through P again.
             force = self.prior.precision[name].matmul(shift.detach())
             terms.append((shift * force).sum() - 0.5 * (shift.detach() * force).sum())
@@ -221,12 +210,16 @@ class PriorPenalty:
         """P(θ−θ₀) by block, and ½(θ−θ₀)ᵀP(θ−θ₀). Each call is a step, unless all are to be `exact`."""
         found: dict[str, Tensor] = {}
         halves = []
-        for name, block in self.blocks.items():
-            own = {role: self.parameters[full].detach() for role, full in block.parameters.items()}
-            shift = block.layer.read(own) - self.prior.mean[name]
+        for name, shift in self._shifts(self.parameters):
             halves.append(torch.dot(shift.flatten(), self._force(name, shift, exact, found).flatten()).double())
         self.step += not exact
         return found, 0.5 * float(torch.stack(halves).sum())
+
+    def _shifts(self, parameters: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """θ−θ₀ of each block."""
+        for name, block in self.blocks.items():
+            own = {role: parameters[full] for role, full in block.parameters.items()}
+            yield name, block.layer.read(own) - self.prior.mean[name]
 
     def _force(self, name: str, shift: Tensor, exact: bool, found: dict[str, Tensor]) -> Tensor:
         precision = self.prior.precision[name]

@@ -26,7 +26,7 @@ from posterity.checks import check_groups
 from posterity.curvature import Likelihood
 from posterity.curvature.likelihoods import IGNORED
 from posterity.data import Data
-from posterity.data.batches import Batch, Workers, is_pair, is_sharded
+from posterity.data.batches import Batch, Workers, batches, is_pair, is_sharded
 from posterity.data.leave_out import numbered
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.laplace.prior import PriorPenalty
@@ -148,10 +148,7 @@ class Source:
 
     def __iter__(self) -> Iterator[Batch]:
         if not self.pair:
-            for index, raw in enumerate(self.data):  # type: ignore[arg-type]
-                batch = Batch.of(raw, index)
-                if batch.count:
-                    yield batch
+            yield from batches(self.data, self.batch_size, Workers())
             return
         x, y = self.data  # type: ignore[misc]
         order = torch.arange(self.count) if self.shuffle is None else torch.randperm(self.count, generator=self.shuffle)
@@ -165,24 +162,20 @@ def map_objective(nll: Tensor, half_quadratic: Tensor, count: int) -> Tensor:
     return nll + half_quadratic / count
 
 
+@dataclass
 class Goal:
     """The objective of a batch over all workers, with its gradient: what an optimiser calls, once or as often as it likes."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: list[nn.Parameter],
-        likelihood: Likelihood,
-        penalty: PriorPenalty | None,
-        objective: Objective,
-        source: Source,
-        workers: Workers,
-        clip: float | None,
-    ) -> None:
-        self.model, self.parameters, self.likelihood, self.penalty = model, parameters, likelihood, penalty
-        self.objective, self.source, self.workers, self.clip = objective, source, workers, clip
-        self.exact = False
-        """Whether every call takes the prior's force anew for all blocks, as a line search needs it."""
+    model: nn.Module
+    parameters: list[nn.Parameter]
+    likelihood: Likelihood
+    penalty: PriorPenalty | None
+    objective: Objective
+    source: Source
+    workers: Workers
+    clip: float | None
+    exact: bool = False
+    """Whether every call takes the prior's force anew for all blocks, as a line search needs it."""
 
     def take(self, batch: Batch, device: torch.device) -> None:
         """The coming batch, of which this worker sees its part."""
@@ -244,7 +237,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], likelihood: Likelihood)
             sums.add(batch.count, nll, nll, _right(outputs, targets) / batch.count)
     if not sums.count:
         raise NoData("the validation data held no example.")
-    return sums.nll, sums.accuracy
+    return sums.means[1:]
 
 
 class Sums:
@@ -258,16 +251,10 @@ class Sums:
         self.totals = [total + count * mean for total, mean in zip(self.totals, means, strict=True)]
 
     @property
-    def objective(self) -> float:
-        return self.totals[0] / self.count
-
-    @property
-    def nll(self) -> float:
-        return self.totals[1] / self.count
-
-    @property
-    def accuracy(self) -> float:
-        return self.totals[2] / self.count
+    def means(self) -> tuple[float, float, float]:
+        """Of the objective, the NLL and the accuracy."""
+        objective, nll, accuracy = (total / self.count for total in self.totals)
+        return objective, nll, accuracy
 
 
 def _right(outputs: Tensor, targets: Tensor) -> float:

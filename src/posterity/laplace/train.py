@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,13 +22,12 @@ from posterity.errors import BadData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace.averaging import Averaged
 from posterity.laplace.checkpoint import Checkpoint
+from posterity.laplace.polish import polished
 from posterity.laplace.prior import PriorPenalty, fitted, move_to_prior, start_seen
 from posterity.laplace.run import Epoch, Goal, Objective, Run, Source, Sums, evaluate, map_objective, split
 
 Augment = Callable[[Tensor], Tensor]
 """New inputs for old, the same number of them: shifted or turned images, say."""
-ARRIVED = 0.05
-"""A mean objective whose gradient has a smaller norm than this is at its mode, as far as predictions can tell."""
 Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 Start = Literal["prior", "model"]
 Schedule = Literal["halving", "one-cycle"]
@@ -244,12 +241,12 @@ def train(
                 share_statistics(model, workers)
                 noise = None
                 if isinstance(goal.likelihood, GaussianNoise) and learned_noise:
-                    goal.likelihood = goal.likelihood.refitted(sums.nll, goal.outputs)
+                    goal.likelihood = goal.likelihood.refitted(sums.means[1], goal.outputs)
                     noise = goal.likelihood.value
                 held_nll, held_accuracy = (
                     (math.nan, math.nan) if held is None else evaluate(model, held, goal.likelihood)
                 )
-                watched = sums.objective if held is None else held_nll
+                watched = sums.means[0] if held is None else held_nll
                 if not math.isfinite(watched):
                     named = (batch.not_finite("held-out batch") for batch in held or ())
                     raise NotFinite(
@@ -257,9 +254,7 @@ def train(
                         or f"the held-out loss after epoch {len(state.epochs)} is {watched}: lower lr, or clip."
                     )
                 rate = optim.param_groups[0]["lr"]
-                state.note(
-                    Epoch(sums.objective, sums.nll, sums.accuracy, held_nll, held_accuracy, rate, noise), watched
-                )
+                state.note(Epoch(*sums.means, held_nll, held_accuracy, rate, noise), watched)
                 if not cycle and state.stale and state.stale % halve_after == 0:
                     for group in optim.param_groups:
                         group["lr"] /= 2
@@ -271,7 +266,7 @@ def train(
             state.note(_judged(model, goal, source, held, objective), -math.inf)
         slope_left = None
         if polish_steps:
-            last, slope_left = _polished(model, goal, source, where, polish_steps)
+            last, slope_left = polished(model, goal, source, where, polish_steps)
             state.note(last, -math.inf)
     finally:
         for module, mode in modes.items():
@@ -288,40 +283,6 @@ def _judged(model: nn.Module, goal: Goal, source: Source, held: Source | None, o
     held_nll, held_accuracy = (math.nan, math.nan) if held is None else evaluate(model, held, goal.likelihood)
     total = float(objective(torch.tensor(nll), half, source.count))
     return Epoch(total, nll, accuracy, held_nll, held_accuracy, 0.0)
-
-
-def levels_to_the_user() -> int:
-    """How far up the first call stands that is not of this library: that line is what a warning should name."""
-    frame, levels = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "posterity":
-        frame, levels = frame.f_back, levels + 1
-    return levels
-
-
-def _polished(model: nn.Module, goal: Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:
-    """Down to the mode on all examples at once; the slope that is left, in summed nats, with a warning if it is no mode."""
-    model.eval()
-    goal.take(Batch.joined(list(source)), where)
-    goal.exact = True
-    before = goal()
-    kept = [p.detach().clone() for p in goal.parameters]
-    polish(goal.parameters, goal, steps)
-    after = goal()
-    if not after <= before:
-        with torch.no_grad():
-            for p, old in zip(goal.parameters, kept, strict=True):
-                p.copy_(old)
-        goal()
-    left = slope(goal.parameters) * source.count
-    if left > ARRIVED * source.count:
-        warnings.warn(
-            f"training ended {left / source.count:.2g} nats an example and unit of weight away from a flat place: more "
-            "polish_steps, or a stronger prior, would bring it to the mode.",
-            NotAtMode,
-            stacklevel=levels_to_the_user(),
-        )
-    value, nll, accuracy = goal.seen[-1]
-    return Epoch(value, nll, accuracy, math.nan, math.nan, math.nan), left
 
 
 def _augmented(batch: Batch, augment: Augment) -> Batch:
@@ -362,10 +323,6 @@ def _line(epoch: Epoch) -> str:
     return f"nll {epoch.nll:.4f}  acc {epoch.accuracy:.3f}{held}"
 
 
-class NotAtMode(UserWarning):
-    """Training ended where the objective still has a slope: curvature and leave-one-out speak of a mode."""
-
-
 def epochs_for(batches: int) -> int:
     """At least a hundred epochs, and enough for `STEPS` steps."""
     return max(100, math.ceil(STEPS / max(1, batches)))
@@ -374,16 +331,3 @@ def epochs_for(batches: int) -> int:
 def patience(epochs: int, batches: int) -> int:
     """A number of epochs without progress, for epochs of few batches: at least ten times as many steps."""
     return max(epochs, math.ceil(10 * epochs / max(1, batches)))
-
-
-def polish(parameters: Iterable[nn.Parameter], objective: Callable[[], float], steps: int) -> None:
-    """L-BFGS on all examples at once: from near a mode to the mode."""
-    optimiser = torch.optim.LBFGS(
-        list(parameters), max_iter=steps, history_size=20, line_search_fn="strong_wolfe", tolerance_grad=1e-9
-    )
-    optimiser.step(objective)
-
-
-def slope(parameters: Iterable[nn.Parameter]) -> float:
-    """The norm of the objective's gradient, as the last backward pass left it."""
-    return math.sqrt(sum(float(p.grad.double().square().sum()) for p in parameters if p.grad is not None))

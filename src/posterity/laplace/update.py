@@ -173,7 +173,8 @@ def _one_frame(old: Matrix, new: Matrix | None, turned: bool) -> tuple[Matrix, f
         return Floored(family.kept * family.share + new, 1.0, family.floor), None
     before = family.curvature * family.share
     empty = family.share == 0 or (isinstance(before, ScaledIdentity) and not float(before.scale))
-    if empty and is_large(*new.shape) and _is_frame(new):
+    as_it_is = isinstance(new, Kronecker) or (isinstance(new, JointEigen) and new.is_orthogonal)
+    if empty and is_large(*new.shape) and as_it_is:
         # As it is: half the size of its eigenframe, which is made where something needs it.
         return Floored(new, 1.0, family.floor), None
     terms = [new] if empty else [before, new]
@@ -181,13 +182,6 @@ def _one_frame(old: Matrix, new: Matrix | None, turned: bool) -> tuple[Matrix, f
     exact = empty or not isinstance(joined, JointEigen | Turned)
     error = None if exact else frame_error([before, new], joined)
     return Floored(joined, 1.0, family.floor), error
-
-
-def _is_frame(matrix: Matrix) -> bool:
-    """Whether a floor can be added to a curvature as it is: a pair, or values in orthogonal bases."""
-    if isinstance(matrix, JointEigen):
-        return matrix.left.is_orthogonal and matrix.right.is_orthogonal
-    return isinstance(matrix, Kronecker)
 
 
 def _times(matrix: Matrix, factor: float) -> Matrix:

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from posterity.blocks import Block, evaluating, find_blocks, named, write_blocks
 from posterity.data.batches import Batch
 from posterity.data.hashes import by_chance, fingerprint, seen
-from posterity.data.provenance import state
+from posterity.data.weights import state
 from posterity.errors import (
     BlockMismatch,
     MixedExamples,

@@ -5,19 +5,17 @@ matplotlib is loaded when a picture is drawn: `pip install matplotlib`.
 
 from posterity.plot.certificates import waterfall
 from posterity.plot.classes import confusion, coverage, reliability
-from posterity.plot.curves import cold_posterior, small_data, training
+from posterity.plot.curves import training
 from posterity.plot.regression import regression
 from posterity.plot.spectra import spectrum
 from posterity.plot.unknown import gallery, unknown
 
 __all__ = [
-    "cold_posterior",
     "confusion",
     "coverage",
     "gallery",
     "regression",
     "reliability",
-    "small_data",
     "spectrum",
     "training",
     "unknown",

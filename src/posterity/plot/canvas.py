@@ -20,7 +20,6 @@ COLOURS = {
     "ochre": "#b08900",
     "grey": "#77777a",
 }
-SHAPES = ("o", "s", "^", "v", "D", "P")
 
 
 def figure(width: float = 4.4, height: float = 3.3) -> Figure:

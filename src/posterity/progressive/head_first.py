@@ -11,7 +11,7 @@ from posterity.data import Data
 from posterity.data.batches import batches
 from posterity.gaussian import Gaussian
 from posterity.laplace import PriorPenalty
-from posterity.laplace.train import polish
+from posterity.laplace.polish import polish
 
 STEPS = 100
 """Of L-BFGS: the problem is convex, and features are computed once."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from posterity.blocks import find_blocks
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.data.leave_out import FOLDS
-from posterity.data.provenance import looks_new
+from posterity.data.weights import looks_new
 from posterity.gaussian import Gaussian
 from posterity.workflow.plan import Facts, Plan, Verb, choose_plan
 from posterity.workflow.problem import Head, is_learned, is_new_head, is_plain

@@ -21,7 +21,8 @@ from posterity.data.batches import Workers, is_pair, known_length
 from posterity.data.examples import Examples, read_up_to
 from posterity.data.hashes import batch_hashes
 from posterity.data.leave_out import LeaveOut
-from posterity.data.provenance import Provenance, looks_new, past_of
+from posterity.data.provenance import Provenance, past_of
+from posterity.data.weights import looks_new
 from posterity.errors import BadData, BadTargets, UnsupportedNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen

@@ -21,7 +21,7 @@ from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noi
 from posterity.kernel.choose import TAUS
 from posterity.kernel.left_out import without_themselves
 from posterity.laplace import isotropic, tune_strength, update
-from posterity.laplace.train import levels_to_the_user
+from posterity.laplace.polish import levels_to_the_user
 from posterity.predictive.linearised import StructuredGaussian, output_moments, require_room
 from posterity.workflow.problem import Problem
 from posterity.workflow.ways.candidate import Made, Options

@@ -51,13 +51,14 @@ def nll(fit: Fit, x: torch.Tensor, y: torch.Tensor) -> float:
 
 
 def parts(fit: Fit) -> dict[str, tuple[float, OnInputs]]:
-    """Models of the inputs in a fit's stack, by the names of their classes."""
+    """Models of the inputs in a fit's stack, by the names of their classes; a forest and boosted trees of classes share one."""
     found = {}
     whole = [part for _, part in fit.predictor.parts]
     stack = next(part for part in whole if isinstance(part, Stack))
     for weight, part in stack.parts:
         if isinstance(part, OnInputs):
-            found[type(part.model).__name__] = weight, part
+            name = type(part.model).__name__
+            found[name] = weight + found.get(name, (0.0, part))[0], part
     return found
 
 
@@ -218,7 +219,7 @@ def test_after_a_prior_the_posterior_around_it_is_one_of_the_candidates(classes)
     assert found.plan.ways[0] == "exact around the prior"
     assert ("linear on the inputs" in found.plan.ways) == bool(classes)
     new = table(classes, 300, seed=7)
-    assert nll(found, *new) < nll(fitted(classes, few, candidates="network"), *new) + 0.1
+    assert nll(found, *new) < nll(source, *new) + 1.0
 
 
 def test_groups_are_left_out_together():

@@ -157,13 +157,14 @@ class Problem:
 
     @property
     def is_table(self) -> bool:
-        """Whether inputs are rows of numbers, with a class or one number for each."""
+        """Whether inputs are rows of numbers, with one number for each, or a class, all of which are there."""
         found = self.examples
         if found is None or isinstance(self.likelihood, Bernoulli) or getattr(self.likelihood, "per_input", False):
             return False
         rows = found.inputs[0].positional
         flat = len(rows) == 1 and isinstance(rows[0], Tensor) and rows[0].ndim == 2 and rows[0].is_floating_point()
-        return flat and not (self.is_regression and found.outputs > 1)
+        outputs = 1 if self.is_regression else len(found.targets.unique())
+        return flat and found.outputs == outputs
 
     @property
     def is_regression(self) -> bool:

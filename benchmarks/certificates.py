@@ -29,7 +29,7 @@ STEPS = 3000
 
 
 def plain_forward(model: nn.Module, x: Tensor, batch: int) -> None:
-    """One pass over all images: the unit in which replicates are told."""
+    """One pass over all images: the unit in which replicates are counted."""
     with torch.no_grad():
         for images in x.split(batch):
             model(images)

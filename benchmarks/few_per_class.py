@@ -76,7 +76,7 @@ def measured(source: str, target: str, head: Head, each: int, draw: int) -> dict
     return row
 
 
-def told(path: Path) -> None:
+def show(path: Path) -> None:
     """Means and the paired difference by examples a class."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for each in EACH:
@@ -90,7 +90,7 @@ def told(path: Path) -> None:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        told(Path(sys.argv[1]))
+        show(Path(sys.argv[1]))
         return
     torch.set_num_threads(1)
     for each in EACH:

@@ -216,7 +216,7 @@ def in_own_process(
     """Measures a job beside its reference in a fresh process.
 
     There peak memory is the job's own, and what a library leaves behind (hooks, patched functions, a corpse) is
-    nobody else's. `setup` is pickled: a `functools.partial` of a function at the top of a module will do, a closure
+    no one else's. `setup` is pickled: a `functools.partial` of a function at the top of a module will do, a closure
     will not.
 
     Raises `MemoryError` if the process is killed, `TimeoutError` after `cpu_limit` seconds of CPU time, `AbsentError` for
@@ -248,7 +248,7 @@ def in_own_process(
 def _answer(
     setup: Callable[[], Jobs], repeats: int, threads: int, memory_limit: int, cpu_limit: int, sender: Connection
 ) -> None:
-    # The kernel watches the limit: a busy machine makes nobody late, and a library that hangs is ended all the same.
+    # The kernel watches the limit: a busy machine makes no one late, and a library that hangs is ended all the same.
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.RLIM_INFINITY))
     torch.set_num_threads(threads)
     keep_freed_memory()

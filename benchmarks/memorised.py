@@ -29,7 +29,7 @@ from posterity.predictive.linearised import StructuredGaussian, output_moments
 Pair = tuple[Tensor, Tensor]
 TABLES = ("breast_cancer", "digits", "iris", "wine")
 IMAGES = (("mnist", 0.0), ("mnist", 0.2), ("notmnist", 0.0), ("fashion_mnist", 0.0))
-"""A set, and the share of labels, of training and test, that are drawn anew."""
+"""A set, and the share of labels, of training and test, that are drawn again."""
 SEEDS = (13, 14, 15)
 
 
@@ -72,7 +72,7 @@ def train(model: nn.Module, data: Pair, epochs: int) -> None:
 
 def row(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object]:
     train(model, data, 80)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         fit = pt.posterior(model, data, progress=False)
     network = Replica(model)
@@ -82,7 +82,7 @@ def row(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object
     seen = LeftOut(torch.cat([m.double() for m, _ in found]), torch.cat([c for _, c in found]))
     assert isinstance(fit.predictor, StructuredGaussian)
     likelihood, width = pt.Categorical(), fit.predictor.calibration
-    warned = any(issubclass(w.category, Memorised) for w in told)
+    warned = any(issubclass(w.category, Memorised) for w in raised)
     ways = {"own": Calibration(0.0), "ours": width, "untempered": Calibration()}
     scores = {way: seen.nll(likelihood, test[1], calibration) for way, calibration in ways.items()}
     scores["best"] = calibrate(seen, likelihood, test[1])[1]
@@ -97,7 +97,7 @@ def last_layer(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str,
     """Test NLL with a posterior over the last layer alone, beside the network's own."""
     train(model, data, 80)
     last = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)][-1]
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         fit = pt.posterior(model, data, blocks=[last], progress=False)
     with torch.no_grad():
@@ -106,7 +106,7 @@ def last_layer(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str,
     return {
         "data": name,
         "train accuracy": round(right, 4),
-        "warned": any(issubclass(w.category, Memorised) for w in told),
+        "warned": any(issubclass(w.category, Memorised) for w in raised),
         "own": round(float(own), 4),
         "ours": round(float(pt.metrics.score(fit.predict(test[0]).probs, test[1]).nll), 4),
     }
@@ -119,8 +119,8 @@ def main_last() -> None:
             print(json.dumps({"seed": seed} | last_layer(name, *table(name, seed))), flush=True)
     for name, wrong in IMAGES[:2]:
         torch.manual_seed(SEEDS[0])
-        told = f"{name}, {wrong:.0%} wrong" if wrong else name
-        print(json.dumps({"seed": SEEDS[0]} | last_layer(told, *images(name, wrong, SEEDS[0]))), flush=True)
+        label = f"{name}, {wrong:.0%} wrong" if wrong else name
+        print(json.dumps({"seed": SEEDS[0]} | last_layer(label, *images(name, wrong, SEEDS[0]))), flush=True)
 
 
 def main() -> None:
@@ -134,8 +134,8 @@ def main() -> None:
             print(json.dumps({"seed": seed} | row(name, *table(name, seed))), flush=True)
         for name, wrong in IMAGES:
             torch.manual_seed(seed)
-            told = f"{name}, {wrong:.0%} wrong" if wrong else name
-            print(json.dumps({"seed": seed} | row(told, *images(name, wrong, seed))), flush=True)
+            label = f"{name}, {wrong:.0%} wrong" if wrong else name
+            print(json.dumps({"seed": seed} | row(label, *images(name, wrong, seed))), flush=True)
 
 
 if __name__ == "__main__":

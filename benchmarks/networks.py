@@ -40,7 +40,7 @@ RESNET50 = Workload("resnet50", examples=64, batch=8, shape=(3, 224, 224))
 
 
 def plain_epoch(model: nn.Module, x: Tensor, y: Tensor, batch: int) -> None:
-    """One forward and backward pass over the data, the unit in which every estimator's cost is told.
+    """One forward and backward pass over the data, the unit in which every estimator's cost is given.
 
     It takes gradients of all parameters and no optimiser step. The network stays in the mode it is in:
     evaluation mode costs the same as the passes that estimators make.

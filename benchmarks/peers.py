@@ -1,7 +1,7 @@
 """Other libraries at the same work: curvature of a classifier from one pass over given data.
 
 Each peer is driven the way that does least beside the work itself: batches are slices of tensors in memory,
-sizes are told rather than counted, checks that run a second pass are off. A library that is missing, or whose
+sizes are given rather than counted, checks that run a second pass are off. A library that is missing, or whose
 version cannot do a work, raises `AbsentError` when it is run and not when this module is imported.
 """
 
@@ -56,7 +56,7 @@ def _imported(module: str) -> Any:
 
 def _private_copy(model: nn.Module) -> nn.Module:
     # Peers leave hooks and attributes behind, and most know only linear and convolution layers. Parameters of
-    # other layers are frozen in the copy, which is how these libraries are told to leave them out.
+    # other layers are frozen in the copy, which is how these libraries leave them out.
     model = deepcopy(model).eval()
     for module in model.modules():
         for parameter in module.parameters(recurse=False):

@@ -32,7 +32,7 @@ MEMORY_TARGET = 300 * 10**6
 
 
 def plain_forwards(model: nn.Module, x: Tensor, batch: int) -> None:
-    """As many forwards over all images as there are draws: the unit in which a sampled predictive is told."""
+    """As many forwards over all images as there are draws: the unit in which a sampled predictive is given."""
     with torch.no_grad():
         for _ in range(DRAWS):
             for images in x.split(batch):

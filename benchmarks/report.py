@@ -141,7 +141,7 @@ def _certificates(lines: list[Line]) -> Table:
 
 
 def _progressive(lines: list[Line]) -> Table:
-    """Column by column, in the unit that the target is told in."""
+    """Column by column, in the unit of the target."""
     rows = []
     for line in lines:
         if line["seconds"] is None:

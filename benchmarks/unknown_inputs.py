@@ -133,8 +133,8 @@ def _share(member: Member, of: Linearised) -> float:
     return min(SHARES, key=lambda s: abs(s * unit(of, s) - share))
 
 
-def judged(fit: pt.Fit, known: Tensor, strange: Tensor) -> dict[str, float]:
-    found = scores(fit, torch.cat([known, strange]))
+def judged(fit: pt.Fit, known: Tensor, unfamiliar: Tensor) -> dict[str, float]:
+    found = scores(fit, torch.cat([known, unfamiliar]))
     return {name: round(pt.metrics.ood_auroc(s[: len(known)], s[len(known) :]), 4) for name, s in found.items()}
 
 
@@ -143,10 +143,16 @@ def watch(wearer: int, unknown: int) -> Iterator[dict[str, Any]]:
     meeting = meet(wearer, unknown)
     prior = learn_prior(meeting)
     known = _first_half(meeting, known=True, begin=SECONDS[-1])
-    strange = _first_half(meeting, known=False, begin=0)
+    unfamiliar = _first_half(meeting, known=False, begin=0)
     for seconds in SECONDS:
         fit = pt.adapt(at_mean(prior), meeting.shown(seconds).pair, prior, classes=meeting.classes, progress=False)
-        yield {"task": "watch", "unknown": unknown, "wearer": wearer, "seconds": seconds, **_told(fit, known, strange)}
+        yield {
+            "task": "watch",
+            "unknown": unknown,
+            "wearer": wearer,
+            "seconds": seconds,
+            **_aurocs(fit, known, unfamiliar),
+        }
 
 
 def _first_half(meeting: Meeting, *, known: bool, begin: int) -> Tensor:
@@ -176,19 +182,19 @@ def images(
     others[chosen] = False
     fit = pt.adapt(lenet5(), (x[chosen], y[chosen]), _prior(source), head=head, progress=False)
     for name in unknown:
-        strange = data_set(name).train[0]
-        strange = strange[torch.randperm(len(strange), generator=generator)[: TESTED // 2]]
+        unfamiliar = data_set(name).train[0]
+        unfamiliar = unfamiliar[torch.randperm(len(unfamiliar), generator=generator)[: TESTED // 2]]
         task = {"task": f"{source} → {target}", "head": head, "unknown": name, "each": each, "draw": draw}
-        yield task | _told(fit, x[others][:TESTED], strange)
+        yield task | _aurocs(fit, x[others][:TESTED], unfamiliar)
 
 
-def _told(fit: pt.Fit, known: Tensor, strange: Tensor) -> dict[str, Any]:
+def _aurocs(fit: pt.Fit, known: Tensor, unfamiliar: Tensor) -> dict[str, Any]:
     assert fit.choice is not None
     chosen = [[round(m.weight, 3), (s := _strength(m)).share, min(s.floor, 1e30), s.head] for m in fit.choice.members]
-    return {"chosen": chosen, "auroc": judged(fit, known, strange)}
+    return {"chosen": chosen, "auroc": judged(fit, known, unfamiliar)}
 
 
-def told(path: Path) -> None:
+def show(path: Path) -> None:
     """Means of each rule, and how far it is from the first: intervals over wearers, or over draws of each transfer."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -217,7 +223,7 @@ def _by_draw(rows: Sequence[dict[str, Any]], rule: str, first: str) -> list[floa
 
 def main() -> None:
     if len(sys.argv) > 1:
-        told(Path(sys.argv[1]))
+        show(Path(sys.argv[1]))
         return
     torch.set_num_threads(1)
     for row in everything():

@@ -61,7 +61,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 def main(where: Path) -> None:
     if where.is_file():
-        told(where)
+        show(where)
         return
     for row in rows(where):
         print(json.dumps(row), flush=True)
@@ -272,7 +272,7 @@ def gaussian(mean: Tensor, variance: Tensor, y: Tensor) -> float:
     return float((0.5 * ((y - mean).square() / variance + (2 * math.pi * variance).log())).mean())
 
 
-def told(path: Path) -> None:
+def show(path: Path) -> None:
     """By kind: mean NLL, and ours minus each rival's with a 95 % interval over sets."""
     found = [json.loads(line) for line in path.read_text().splitlines()]
     for kind, each in (("classes", 0), ("regression", 0), *(("transfer", each) for each in EACH)):

@@ -94,7 +94,7 @@ def table(rows: Sequence[Row]) -> str:
         "| job | library | lines | CPU s | accuracy or RMSE | NLL | least to greatest |",
         "|---|---|--:|--:|--:|--:|--:|",
     ]
-    for job, told in JOBS.items():
+    for job, job_name in JOBS.items():
         for library, tuning in (("posterity", ""), *(("laplace-torch", t) for t in TUNINGS.get(job, ("marglik",)))):
             found = [r for r in rows if (r["job"], r["library"], r["tuning"]) == (job, library, tuning)]
             ours = library == "posterity"
@@ -104,7 +104,7 @@ def table(rows: Sequence[Row]) -> str:
 
             unit = " commands" if ours and next(HERE.glob(f"{job}_ours.*")).suffix == ".sh" else ""
             nll = [row["nll"] for row in found]
-            cells = [told if ours else "", "**posterity**" if ours else f"{library}, {tuning}"]
+            cells = [job_name if ours else "", "**posterity**" if ours else f"{library}, {tuning}"]
             cells += [f"{found[0]['lines']}{unit}", f"{mean('cpu_seconds'):.0f}"]
             cells += [f"{mean('accuracy' if 'accuracy' in found[0] else 'rmse'):.3f}", f"{mean('nll'):.3f}"]
             cells += [f"{min(nll):.3f} to {max(nll):.3f}"]

@@ -1,6 +1,6 @@
 """Run the notebooks and keep what they print and draw: `python docs/notebooks/execute.py [NAME …]`, after changing one.
 
-What is committed is what a run gave. A seal over the code says so, and a test holds it: code that changed without a run is told.
+What is committed is what a run gave. A seal over the code says so, and a test holds it: code that changed without a run fails it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrays from .npz files: numbers only, none of them able to run code, and any damage told by name."""
+"""Arrays from .npz files: numbers only, none of them able to run code, and any damage reported by name."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class NotWritable(PosterityError, OSError):
 
 
 class TooLittleMemory(PosterityError, MemoryError):
-    """What is asked for needs more memory than there is; told before it is taken."""
+    """What is asked for needs more memory than there is; reported before it is taken."""
 
 
 class BadPriorFile(PosterityError):

@@ -196,7 +196,7 @@ def resuming(path: Path, what: str) -> Iterator[None]:
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "").rstrip(".:")
         raise BadCheckpoint(
-            f"{path} is not a checkpoint of {what} ({type(error).__name__}: {reason}): remove it to start anew."
+            f"{path} is not a checkpoint of {what} ({type(error).__name__}: {reason}): remove it to start again."
         ) from error
 
 
@@ -205,7 +205,7 @@ def check_settings(path: Path, what: str, theirs: Mapping[str, Any], ours: Mappi
     for name, value in ours.items():
         if repr(theirs.get(name)) != repr(value):
             raise BadCheckpoint(
-                f"{path} is not a checkpoint of {what}: {name} was {theirs.get(name)} and is {value}. Remove it to start anew."
+                f"{path} is not a checkpoint of {what}: {name} was {theirs.get(name)} and is {value}. Remove it to start again."
             )
 
 

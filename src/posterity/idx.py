@@ -86,13 +86,13 @@ def read_idx(path: Path, dimensions: int | None = None) -> Bytes:
         shape = struct.unpack(f">{head[3]}I", sizes)
         if dimensions not in (None, len(shape)):
             raise NoDataSet(f"{path}, byte 3: an array of {len(shape)} dimensions where {dimensions} are needed.")
-        told = "×".join(map(str, shape))
+        declared = "×".join(map(str, shape))
         # The bytes, and what they become: images float32, labels whole numbers of 64 bits.
-        check_size(path, (9 if len(shape) == 1 else 5) * math.prod(shape), f"{told} bytes")
+        check_size(path, (9 if len(shape) == 1 else 5) * math.prod(shape), f"{declared} bytes")
         body, held = filled(file.read, math.prod(shape))
         if held != len(body):
             at, holds = 4 + len(sizes) + min(held, len(body)), str(held) if held < len(body) else "more"
-            raise NoDataSet(f"{path}, byte {at}: it declares {told} bytes and holds {holds}. Fetch it again.")
+            raise NoDataSet(f"{path}, byte {at}: it declares {declared} bytes and holds {holds}. Fetch it again.")
         return body.reshape(shape)
 
 

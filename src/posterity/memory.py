@@ -1,4 +1,4 @@
-"""How much memory is left, so that a need can be told before it is taken."""
+"""How much memory is left, so that a need can be reported before it is taken."""
 
 from __future__ import annotations
 

@@ -154,7 +154,9 @@ def test_differences_are_paired_by_wearer():
     assert found.half == pytest.approx(2.776 * 0.00158114 / 5**0.5, rel=1e-3)
 
 
-@pytest.mark.parametrize(("gap", "words"), [(0.1, "better beyond"), (-0.1, "worse beyond"), (-0.002, "not to be told")])
+@pytest.mark.parametrize(
+    ("gap", "words"), [(0.1, "better beyond"), (-0.1, "worse beyond"), (-0.002, "not to be distinguished")]
+)
 def test_findings_follow_the_figures_whichever_way_they_fall(gap, words):
     assert all(words in sentence for sentence in findings(results(gap))[:3])
 

@@ -77,7 +77,7 @@ def goes_from_data_to_verdict(study, folder):
     for table in study.tables(records):
         assert all(len(row) == len(table.columns) for row in table.rows)
     assert save_figure(study, records, folder).stat().st_size > 1000
-    assert markdown(study, Preset.smoke, records).startswith(f"# {study.id}\n")
+    assert f": {study.claim}\n" in markdown(study, Preset.smoke, records)
     assert f"posterity study run {study.id} --preset smoke" in report({study.id: study}, folder)
 
 

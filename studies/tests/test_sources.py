@@ -71,5 +71,5 @@ def test_every_committed_record_names_the_recipe_it_was_made_with(name):
     study = STUDIES[name]
     known = {cell.key: cell for preset in Preset for cell in study.cells(preset)}
     records = Ledger(SHIPPED / f"{name}.jsonl").records
-    # Records of cells that have left the grid stay in the file: nobody asks for them.
+    # Records of cells that have left the grid stay in the file: no one asks for them.
     assert all(record.source == known[key].source for key, record in records.items() if key in known)

@@ -69,7 +69,9 @@ def records(gap: float, spread: float = 0.01) -> list[Record]:
         classes = 2 if name in WITH_CLASSES else 0
         for split in range(5):
             usual = {"accuracy" if classes else "rmse": 0.5, "seconds": 1.0}
-            methods = {rival: {"nll": 1 + 0.3 * split, **usual} for rival in RIVALS if classes or rival != "discriminant"}
+            methods = {
+                rival: {"nll": 1 + 0.3 * split, **usual} for rival in RIVALS if classes or rival != "discriminant"
+            }
             methods["ours"] = {"nll": 1 + 0.3 * split - gap + spread * (-1) ** split, **usual}
             alone = {"linear": {"nll": 1 + 0.3 * split}}
             values = {"classes": classes, "train": 60, "test": 60, "ways": [], "methods": methods, "candidates": alone}

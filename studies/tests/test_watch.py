@@ -94,7 +94,7 @@ def test_nothing_shown_is_tested_and_nothing_of_the_new_wearer_or_the_unknown_ex
         """Every instant is told by its six numbers."""
         return {row.numpy().tobytes() for row in x.transpose(1, 2).reshape(-1, 6)}
 
-    shown, test, strange = samples(meeting.shown(8).x), samples(meeting.test().x), samples(meeting.strange().x)
+    shown, test, strange = samples(meeting.shown(8).x), samples(meeting.test().x), samples(meeting.unfamiliar().x)
     source = samples(meeting.source().x)
     assert not shown & test
     assert not (shown | test | strange) & source

@@ -33,7 +33,7 @@ def test_groups_are_no_input_and_certificates_count_them(tmp_path):
     fit = tmp_path / "fit"
     quick = ("--network", "mlp", "--epochs", 3, "--quiet")
     call("learn", first, "--target", "kind", "--groups", "person", "--out", fit, *quick)
-    # The fit remembers the column: nobody has to name it again, and examples without it certify nothing.
+    # The fit remembers the column: no one has to name it again, and examples without it certify nothing.
     found = answer("certify", fit, second, "--quiet")
     assert (found["n"], found["unit"], found["examples"]) == (PEOPLE, "group", PEOPLE * EACH)
     assert "learned by groups" in call("certify", fit, "--quiet", code=1).output.replace("\n", " ")

@@ -56,7 +56,7 @@ def test_damaged_hashes_are_refused():
 
 
 def test_rows_that_were_learned_from_are_known_again_by_the_commands(tmp_path):
-    """The learned table less one row, and rewritten with three decimals: standardised anew they would have other numbers."""
+    """The learned table less one row, and rewritten with three decimals: standardised again they would have other numbers."""
     x = np.random.default_rng(0).normal(size=(60, 4)) * 3 + 1
     learned, less, rounded, new = (str(tmp_path / f"{name}.csv") for name in ("learned", "less", "rounded", "new"))
     for path, rows, decimals in ((learned, x, 9), (less, x[1:], 9), (rounded, x, 3)):

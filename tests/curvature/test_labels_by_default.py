@@ -1,4 +1,4 @@
-"""Labels that nobody chose: exact where that costs no more than sampling."""
+"""Labels that no one chose: exact where that costs no more than sampling."""
 
 from __future__ import annotations
 

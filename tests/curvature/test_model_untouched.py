@@ -112,7 +112,7 @@ def test_nothing_changes_when_a_loss_is_not_a_number(name, estimator):
     x = x.clone()
     x[6] = torch.nan
     with pytest.raises(NotFinite, match="batch 3"):
-        # Batches, which nobody has looked at before they come.
+        # Batches, which no one has looked at before they come.
         estimate(model, list(zip(x.split(2), y.split(2), strict=True)), estimator, progress=False)
     assert_untouched(before, model)
 

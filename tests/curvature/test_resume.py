@@ -110,7 +110,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(BadCheckpoint, match="remove it to start anew"):
+    with pytest.raises(BadCheckpoint, match="remove it to start again"):
         run("conv", KFAC(), path)
 
 

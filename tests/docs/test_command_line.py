@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import call, images, table
 
@@ -43,9 +44,22 @@ def test_from_a_table_to_predictions(here):
     assert len((here / "prices.csv").read_text().splitlines()) == 11
 
 
+def test_features_to_a_head_and_the_next_labels(here):
+    chance = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    x = np.eye(3, 8)[y] + 0.1 * chance.normal(size=(30, 8))
+    np.save(here / "x.npy", x)
+    np.save(here / "new.npy", x + 0.01)
+    (here / "y.csv").write_text("label\n" + "".join(f"{'abc'[c]}\n" for c in y))
+    for line in blocks()[2]:
+        call(*shlex.split(line)[1:])
+    assert len((here / "topics.csv").read_text().splitlines()) == 31
+    assert len((here / "answers.csv").read_text().splitlines()) == 6
+
+
 def test_every_option_and_exit_code_of_the_page_is_there():
     told = " ".join(
-        call(*command, "--help").output for command in (["learn"], ["evaluate"], ["predict"], ["certify"], [])
+        call(*command, "--help").output for command in (["learn"], ["evaluate"], ["predict"], ["certify"], ["ask"], [])
     )
     for option in set(re.findall(r"--[a-z][a-z-]+", PAGE)) - {"--per-class"}:
         assert option in told, option

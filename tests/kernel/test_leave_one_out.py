@@ -20,7 +20,6 @@ from posterity.kernel import (
     choose,
     choose_noise,
     downdate,
-    stacking_weight,
 )
 from posterity.kernel.choose import FLOORS, TAUS, TEMPERATURES
 from posterity.kernel.noise import NOISES
@@ -153,20 +152,6 @@ def test_a_group_counts_as_one_example_in_the_weights():
     many = averaged([member(scores), member(scores - 0.3)])
     assert few[0].weight == pytest.approx(float(torch.sigmoid(torch.tensor(0.6))), abs=1e-6)
     assert many[0].weight > 0.99
-
-
-def test_networks_are_weighed_by_the_mixture_they_make_with_the_posteriors():
-    even, every = torch.full((80,), -1.0).double(), LeaveOut(torch.arange(80) % 5)
-
-    def weight(log_probs):
-        return stacking_weight(even.exp(), log_probs.exp(), every)
-
-    # All of 80 examples, and half of the 20 that count for both.
-    assert weight(even + 0.5) == pytest.approx(90 / 100)
-    assert weight(even - 0.5) == pytest.approx(10 / 100)
-    # Each is right where the other is wrong: both are wanted, though their scores are the same.
-    split = torch.where(torch.arange(80) % 2 == 0, 0.9, 0.1).double()
-    assert 0.4 < stacking_weight(1 - split, split, every) < 0.6
 
 
 def test_folds_keep_groups_together_and_spread_classes():

@@ -11,7 +11,7 @@ from small import Problem
 
 import posterity as pt
 from posterity.data.leave_out import FOLDS, SIDE, LeaveOut
-from posterity.kernel import Calibration, choose, stacking_weight
+from posterity.kernel import Calibration, choose
 from posterity.kernel.gradients import Rows
 from posterity.kernel.kernels import Strength
 
@@ -132,11 +132,3 @@ def test_unknown_inputs_are_scored_by_a_loose_posterior_with_one_example_a_class
     found = choose(replace(problem.linearised, targets=torch.arange(4)))
     assert found.loose is not None
     assert found.loose.strength == Strength(0.01, 0.01, found.best.posterior.strength.head)
-
-
-@pytest.mark.parametrize("scored", [0, 5])
-def test_candidates_whose_scores_are_of_other_examples_count_alike(scored):
-    """Folders of older versions hold scores of examples that are alone in their class."""
-    here = LeaveOut.of(torch.tensor([0, 0, 1, 1, 2, 3]))
-    assert len(here.judged) == 4
-    assert stacking_weight(torch.ones(4).double(), torch.ones(scored).double(), here) == 0.5

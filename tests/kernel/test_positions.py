@@ -103,7 +103,7 @@ def test_grids_of_a_new_head_move_to_where_outputs_are(factor):
 
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 def test_no_search_on_moved_grids_runs_to_their_edge(factor):
-    """Examples that are all told apart ask for weaker priors without end: the belief about strengths ends it."""
+    """Examples that are all separated ask for weaker priors without end: the belief about strengths ends it."""
     problem = Problem("dense", 3, 12, pt.Categorical(), shared=True)
     apart = 10 * torch.eye(3).double()[problem.linearised.targets]
     rows = problem.linearised.train.blocks[problem.head]

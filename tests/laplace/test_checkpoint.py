@@ -109,7 +109,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_model_left_alone(tmp_path, dama
     model = network(norm=True, dropout=True)
     before = {k: v.clone() for k, v in model.state_dict().items()}
     options = {"epochs": 3, "batch_size": 8, "lr": 1e-2, "halve_after": 2, "stop_after": EPOCHS, "progress": False}
-    with pytest.raises(BadCheckpoint, match=r"is not a checkpoint of this training .*remove it to start anew"):
+    with pytest.raises(BadCheckpoint, match=r"is not a checkpoint of this training .*remove it to start again"):
         pt.train(model, task(), pt.isotropic(model, 0.5), checkpoint=path, **options)
     assert all(torch.equal(model.state_dict()[k], v) for k, v in before.items())
 

@@ -207,7 +207,7 @@ def test_ranks_interpolate_between_known_numbers_and_go_on_beyond_them():
     beyond = ranks.p(torch.tensor([19.0, 20.0, 30.0, 1e9]).double())
     assert bool((beyond.diff() < 0).all())
     assert float(beyond[-1]) > 0
-    assert bool((ranks.surprise(torch.linspace(-5, 50, 200).double()).diff() >= 0).all())
+    assert bool((ranks.nats(torch.linspace(-5, 50, 200).double()).diff() >= 0).all())
     ties = Ranks.of(torch.tensor([1.0, 2.0, 2.0, 2.0, 3.0]))
     assert float(ties.p(torch.tensor([2.0]).double())) == pytest.approx(0.5, abs=1e-12)
 

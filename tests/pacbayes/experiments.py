@@ -56,7 +56,7 @@ class Case:
         match certificate.predictor:
             case "the network at the prior's mean":
                 return self.risk_at(self.prior.mean[""])
-            case "a network drawn anew from the prior":
+            case "a network drawn at random from the prior":
                 return self.risk(self.prior)
         return self.risk(posterior)
 

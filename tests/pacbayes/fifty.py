@@ -83,7 +83,7 @@ class Simulated:
 
     def risk_of(self, found) -> float:
         match found.certificate.predictor:
-            case "a network drawn anew from the prior":
+            case "a network drawn at random from the prior":
                 draws = self.prior.sample(4000, generator=self.dice)[""]
                 return float(self.risk(draws[:, 1] - draws[:, 0]).mean())
             case "the network at the prior's mean":
@@ -146,7 +146,7 @@ def one_table(x: Tensor, y: Tensor, draw: int) -> dict:
     """
     dice = torch.Generator().manual_seed(draw)
     x = ((x - x.mean(0)) / x.std(0).clamp_min(1e-6)).float()
-    x = x + 1e-4 * torch.randn(x.shape, generator=dice)  # rows that are equal in a rounded table are told apart
+    x = x + 1e-4 * torch.randn(x.shape, generator=dice)  # rows that are equal in a rounded table are separated
     along = (x @ torch.linalg.svd(x, full_matrices=False).Vh[0]).argsort()
     lower, upper = along[: len(along) // 2], along[len(along) // 2 :]
     order = torch.randperm(len(upper), generator=dice)

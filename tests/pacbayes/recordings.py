@@ -66,8 +66,8 @@ def by(*methods: str) -> Callable[[Recordings], list[Outcome]]:
     def path(case: Recordings) -> list[Outcome]:
         posterior = laplace(case.task, case.prior)
         risks = {
-            "a network drawn anew from the posterior": case.risk(posterior),
-            "a network drawn anew from the prior": case.risk(case.prior),
+            "a network drawn at random from the posterior": case.risk(posterior),
+            "a network drawn at random from the prior": case.risk(case.prior),
             "the network at the prior's mean": case.risk_at(case.prior.mean[""]),
         }
         found = [case.certify(posterior, delta, methods=methods, passes=20) for delta in DELTAS]

@@ -31,7 +31,7 @@ from posterity.pacbayes.regression import certify_clipped
 D0 = coins(80, 1)
 
 
-# --- weights that are kept where nobody looks ------------------------------------------------------
+# --- weights that are kept where no one looks ------------------------------------------------------
 
 
 class Hiding(nn.Module):

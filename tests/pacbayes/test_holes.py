@@ -86,9 +86,9 @@ def test_weights_trained_on_one_set_and_curvature_of_another_have_seen_both():
 def test_an_unknown_past_is_not_washed_clean_by_learning_from_other_data():
     model = linear()
     prior = learned(model, D).posterior
-    nameless = prior.with_provenance(Provenance.unknown("nobody wrote it down"))
+    nameless = prior.with_provenance(Provenance.unknown("no one wrote it down"))
     again = learned(model, D0, nameless).posterior
-    with pytest.raises(UnknownPast, match="nobody wrote it down"):
+    with pytest.raises(UnknownPast, match="no one wrote it down"):
         certify(model, again, again, D)
 
 
@@ -455,7 +455,7 @@ def test_outputs_that_are_no_numbers_are_no_class(value):
 
 
 def test_a_basis_and_an_inverse_that_disagree_do_not_change_what_is_certified():
-    """What is drawn comes from the inverse and the divergence from the basis: both are computed anew."""
+    """What is drawn comes from the inverse and the divergence from the basis: both are computed again."""
     model = linear()
     first, curvature = (pt.estimate(model, data, pt.KFAC(), progress=False) for data in (D0, D))
     flat = pt.isotropic(model)

@@ -26,7 +26,7 @@ def probs_and_labels(n=300, classes=4):
 
 def certificate(rule="klinv"):
     base = Certificate(
-        0.0, 0.95, rule, "a network drawn anew from the posterior", 0.04, 0.01, 500, 0.1, 0.11, Holdout(0.09, 0.13)
+        0.0, 0.95, rule, "a network drawn at random from the posterior", 0.04, 0.01, 500, 0.1, 0.11, Holdout(0.09, 0.13)
     )
     base = replace(base, replicates=5000, kl=40.0, payments=(("the strength of the prior", 12),), errors=50)
     if rule == "excess":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -162,10 +163,23 @@ def test_where_nothing_can_be_kept_columns_learn_as_ever(why: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights(plain).values(), weights(other).values(), strict=True))
 
 
+def the_same_with_and_without_a_memory(make: Callable[[int], BPNN | PNN], tasks: Sequence[Task]) -> bool:
+    ends = []
+    for memory_limit in (0, 1 << 20):
+        torch.manual_seed(0)
+        learner = make(memory_limit)
+        for each in tasks:
+            learner.learn(each, progress=False)
+        ends.append(weights(learner))
+    return all(torch.equal(a, b) for a, b in zip(*(end.values() for end in ends), strict=True))
+
+
 def test_a_backbone_and_several_temperatures() -> None:
     learner = bpnn(backbone=nn.Linear(4, 4), temperatures=(1.0, 0.1), training=LONG)
     for number in range(2):
         learner.learn(task(number), progress=False)
+        probs = learner.predict(task(number).test[0], task=f"task {number}").probs  # type: ignore[index]
+        torch.testing.assert_close(probs.sum(1), torch.ones(len(probs)))
 
 
 class Pairs(nn.Module):
@@ -185,9 +199,10 @@ class OfPairs(nn.Module):
 
 
 def test_a_backbone_that_gives_a_record_is_not_kept() -> None:
-    learner = PNN(OfPairs(), ["inner"], "out", backbone=Pairs(), training=LONG)
-    for number in range(2):
-        learner.learn(task(number), progress=False)
+    def make(memory_limit: int) -> PNN:
+        return PNN(OfPairs(), ["inner"], "out", backbone=Pairs(), training=LONG, memory_limit=memory_limit)
+
+    assert the_same_with_and_without_a_memory(make, [task(0), task(1)])
 
 
 class Steps(nn.Module):
@@ -205,10 +220,11 @@ class Steps(nn.Module):
 
 
 def test_a_layer_that_is_called_more_often_for_longer_sequences() -> None:
-    learner = PNN(Steps(), ["inner"], "out", training=LONG | {"validation": None})
-    for number in range(2):
-        batches = [(torch.randn(8, steps, 4), torch.randint(3, (8,))) for steps in (3, 5, 2)]
-        learner.learn(Task(f"{number}", batches, None, None, 3), progress=False)
+    def make(memory_limit: int) -> PNN:
+        return PNN(Steps(), ["inner"], "out", training=LONG | {"validation": None}, memory_limit=memory_limit)
+
+    batches = [(torch.randn(8, steps, 4), torch.randint(3, (8,))) for steps in (3, 5, 2)]
+    assert the_same_with_and_without_a_memory(make, [Task(f"{number}", batches, None, None, 3) for number in range(2)])
 
 
 class Overwriting(nn.Module):

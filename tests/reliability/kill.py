@@ -67,7 +67,7 @@ def killed(kind: str, times: int) -> str:
 
 
 def full(kind: str, times: int) -> str:
-    """The same with files that may not grow beyond a random size, begun anew or gone on with, each time as the last left it."""
+    """The same with files that may not grow beyond a random size, begun again or gone on with, each time as the last left it."""
     way, chance = KINDS[kind], random.Random(kind)
     told, states = 0, set()
     with tempfile.TemporaryDirectory() as place:

@@ -41,7 +41,7 @@ CHANGES = WRITES | {
 MAKING = os.O_CREAT | os.O_TRUNC
 TRACE_ME, CONTINUE, GET_REGISTERS, SET_REGISTERS, SET_OPTIONS = 0, 24, 12, 13, 0x4200
 MARKED, EXIT_KILL = 0x1, 0x100000
-"""A stop at a system call is told apart from a signal, and a child does not outlive this process."""
+"""A stop at a system call is distinguished from a signal, and a child does not outlive this process."""
 
 
 FIRST = ("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8")

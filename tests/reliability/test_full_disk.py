@@ -12,7 +12,7 @@ from readers import QUICK, data, network
 
 import posterity as pt
 from posterity.cli.data import split
-from posterity.cli.telling import write_page
+from posterity.cli.output import write_page
 from posterity.cli.using import write_predictions
 from posterity.errors import DiskFull
 

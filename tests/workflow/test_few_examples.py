@@ -67,13 +67,15 @@ def nll(probs: Tensor, targets: Tensor) -> float:
 
 def test_many_examples_get_a_structured_posterior_and_few_an_exact_one(source, learned):
     many, fit = source[2], learned
-    assert isinstance(many.predictor, StructuredGaussian)
+    (_, around), (_, as_trained) = many.predictor.parts
+    assert isinstance(around, StructuredGaussian)
+    assert isinstance(as_trained, AveragedNetworks)
     assert many.posterior.card.classes == tuple(NAMES)
-    (here, exact), (there, networks) = fit.predictor.parts
+    (_, exact), (_, networks), *_ = fit.predictor.parts
     assert isinstance(exact, ExactLinear)
     assert isinstance(networks, AveragedNetworks)
     assert isinstance(fit.choice.best.posterior.of.kernel, PerOutput)
-    assert here + there == pytest.approx(1)
+    assert sum(weight for weight, _ in fit.predictor.parts) == pytest.approx(1)
     assert sum(m.weight for m in fit.choice.members) == pytest.approx(1)
 
 
@@ -128,16 +130,15 @@ def test_adapting_leaves_the_network_at_the_priors_mean_and_learning_trains_it(s
     prior = source[0]
     assert torch.equal(adapted.posterior.mean["0"], prior.mean["0"])
     assert not torch.equal(learned.posterior.mean["0"], prior.mean["0"])
-    assert isinstance(adapted.predictor, ExactLinear)
-    # Without its networks the one that learned predicts as the one that adapted.
-    alone = replace(learned, predictor=learned.predictor.parts[0][1])
+    # Without other candidates the one that learned predicts as the one that adapted.
+    alone, other = (replace(fit, predictor=fit.predictor.parts[0][1]) for fit in (learned, adapted))
     x = task(1, 40)[0]
-    torch.testing.assert_close(adapted.predict(x).probs, alone.predict(x).probs)
+    torch.testing.assert_close(other.predict(x).probs, alone.predict(x).probs)
 
 
 def test_learning_averages_posteriors_with_networks_that_left_examples_out(learned):
     fit, (x, y) = learned, task(1, 15)
-    (_, exact), (_, networks) = fit.predictor.parts
+    (_, exact), (_, networks), *_ = fit.predictor.parts
     assert [share for share, _ in networks.networks] == pytest.approx([0.5] + [0.1] * 5)
     torch.testing.assert_close(networks.networks[0][1]["0"], fit.posterior.mean["0"])
     new = task(2, 30)[0]
@@ -284,6 +285,9 @@ def test_a_kernel_too_large_for_its_numbers_is_made_firmer_until_unknown_inputs_
 
 def test_the_loose_posterior_changes_no_probability(adapted):
     fit = adapted
-    alone = replace(fit, predictor=replace(fit.predictor, choice=replace(fit.choice, loose=None)))
+    exact = fit.predictor.parts[0][1]
+    one, alone = (
+        replace(fit, predictor=found) for found in (exact, replace(exact, choice=replace(fit.choice, loose=None)))
+    )
     x = task(4, 30)[0]
-    torch.testing.assert_close(fit.predict(x).probs, alone.predict(x).probs, rtol=0, atol=0)
+    torch.testing.assert_close(one.predict(x).probs, alone.predict(x).probs, rtol=0, atol=0)

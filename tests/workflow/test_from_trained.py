@@ -49,7 +49,9 @@ def test_the_last_layer_alone_and_a_given_precision_are_taken():
 def test_validation_data_calibrates_where_it_is_given():
     model, x, y = trained()
     fit = pt.posterior(model, (x[:200], y[:200]), validation=(x[200:], y[200:]), progress=False)
-    assert 0 <= fit.predictor.calibration.tau <= 1
+    (around, _), (alone, _) = [(part.calibration, weight) for weight, part in fit.predictor.parts]
+    assert 0 <= around.tau <= 1
+    assert alone.tau == 0
 
 
 def test_a_regression_takes_the_noise_of_its_residuals():

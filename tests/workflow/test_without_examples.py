@@ -44,7 +44,7 @@ def test_no_example_target_or_output_of_one_is_in_the_file(kind, tmp_path):
 
 
 def test_fewer_directions_leave_the_covariance_too_wide_and_never_too_narrow():
-    exact = fit("adapt, head kept").predictor
+    exact = fit("adapt, head kept").predictor.parts[0][1]
     posterior = exact.choice.best.posterior
     new = posterior.of.train
     mean, covariance = posterior.moments(new)
@@ -68,6 +68,6 @@ def test_what_is_given_up_is_said(tmp_path, caplog):
 
 
 def test_no_room_for_directions_is_an_error_with_figures():
-    posterior = fit("adapt, head kept").predictor.choice.best.posterior
+    posterior = fit("adapt, head kept").choice.best.posterior
     with pytest.raises(NotStorable, match="67 weights"):
         without_examples([posterior], 100, torch.float32)

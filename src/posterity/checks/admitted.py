@@ -141,7 +141,7 @@ def _inputs(given: Any, model: nn.Module) -> Tensor:
         raise BadData(f"the inputs are an array of {array.dtype}: numbers are needed, text and objects are not.")
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     if tensor.is_floating_point():
-        # numpy computes in float64 unless told otherwise: of an array, that says nothing about what its owner wants.
+        # numpy computes in float64 unless stated otherwise: of an array, that says nothing about what its owner wants.
         own = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
         tensor = tensor.to(own)
     return tensor
@@ -336,7 +336,7 @@ def _softmax(how: str) -> str:
 
 
 def _last(model: nn.Module) -> nn.Module:
-    """The layer that makes the outputs, where that can be told without running it."""
+    """The layer that makes the outputs, where that can be known without running it."""
     while isinstance(model, nn.Sequential) and len(model):
         model = model[-1]
     return model

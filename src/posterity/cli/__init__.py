@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from posterity import __version__
 from posterity.cli import data, extensions, prior
+from posterity.cli.asking import ask
 from posterity.cli.certify import audit, certify
 from posterity.cli.learning import adapt, learn
 from posterity.cli.using import evaluate, predict
@@ -19,7 +20,7 @@ from posterity.errors import NoCertificate, PosterityError
 REFUSED, NO_CERTIFICATE, BUG, STOPPED = 1, 3, 4, 130
 EXIT_CODES = (
     "Exit codes: 0 done; 1 an error with a name and a remedy; 2 the command was typed wrong; 3 a certificate was refused because "
-    "it would not hold; 4 an error nobody foresaw (--debug shows where); 130 stopped by Ctrl-C."
+    "it would not hold; 4 an error no one foresaw (--debug shows where); 130 stopped by Ctrl-C."
 )
 
 
@@ -33,7 +34,7 @@ class _Commands(TyperGroup):
         return super().get_command(ctx, cmd_name) or extensions.command(cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # Wherever it stands: nobody types it first.
+        # Wherever it stands: no one types it first.
         ctx.obj = {"debug": "--debug" in args}
         return super().parse_args(ctx, [arg for arg in args if arg != "--debug"])
 
@@ -74,6 +75,7 @@ def _told(ctx: Any, error: BaseException, code: int) -> typer.Exit:
 app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_show_locals=False, epilog=EXIT_CODES)
 app.command()(learn)
 app.command()(adapt)
+app.command()(ask)
 app.command()(predict)
 app.command()(evaluate)
 app.command()(certify)

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.networks import build
+from posterity.cli.output import command_line, note, report, write_page
 from posterity.cli.reading import ReadOptions, look, read
 from posterity.cli.saved import Saved, check_new_rows, open_saved
-from posterity.cli.telling import command_line, note, tell, write_page
 from posterity.errors import BadAudit, BadData
 from posterity.pages import certificate_page
 
 EMPTY = 0.9
-"""A bound above this is told to be empty."""
+"""A bound above this is said to be empty."""
 
 
 def certify(
@@ -42,6 +42,7 @@ def certify(
         Path | None, typer.Option(help="With a prior's file: the posterior's. By default the prior itself.")
     ] = None,
     target: opt.Target = None,
+    encoder: opt.Encoder = None,
     groups: opt.Groups = None,
     missing: opt.Missing = None,
     part: opt.Part = "train",
@@ -77,7 +78,8 @@ def certify(
         "generator": generator,
         "progress": not quiet,
     }
-    opened, options = open_saved(fit), opt.reading(target, missing=missing, part=part, groups=groups)
+    opened = open_saved(fit)
+    options = opt.reading(target, missing=missing, part=part, groups=groups, encoder=encoder, quiet=quiet)
     if isinstance(opened.content, pt.Gaussian):
         model, pair, shared["groups"] = _by_hand(opened, network, data, options)
         after = opened.content if posterior is None else pt.load(posterior)
@@ -118,7 +120,7 @@ def certify(
             "This promises next to nothing. After `adapt` with a new last layer, --folds 3 says more. With labelled examples "
             "that nothing was learned from, `posterity evaluate FIT EXAMPLES` bounds the error of the averaged predictions."
         )
-    tell(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows(), lines)
+    report(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows(), lines)
     write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
 
 
@@ -133,7 +135,7 @@ def audit(
     except (OSError, UnicodeDecodeError) as error:
         raise BadAudit(f"{file} cannot be read: {error}.") from None
     certificate = pt.Certificate.from_json(text)
-    tell(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows())
+    report(json.loads(certificate.to_json()), as_json, "Certificate", certificate.rows())
     write_page(page, lambda: certificate_page("Certificate", certificate, command_line()))
 
 

@@ -16,12 +16,12 @@ import numpy as np
 import typer
 
 from posterity.cli import options as opt
+from posterity.cli.output import report
 from posterity.cli.reading import ReadOptions, read
 from posterity.cli.reading.columns import check_target, read_groups
 from posterity.cli.reading.images import image_files
 from posterity.cli.reading.read import kind_of
 from posterity.cli.reading.tables import PARQUET, read_table, text_rows
-from posterity.cli.telling import tell
 from posterity.errors import BadData
 from posterity.files import check_place, replacing, write_whole, writing
 
@@ -76,7 +76,7 @@ def inspect(
         r = found.recipe
         rows.append(("target", f"numbers, mean {r.target_mean:.4g}, standard deviation {r.target_scale:.4g}"))
     rows += [("note", line) for line in found.notes]
-    tell(result, as_json, where, rows)
+    report(result, as_json, where, rows)
 
 
 @app.command()
@@ -117,7 +117,7 @@ def split(
         case _:
             taken, count = _split_arrays(where, first, rest, per_class is not None, part)
     rows_ = [(str(first), f"{len(taken):,} examples"), (str(rest), f"{count - len(taken):,} examples")]
-    tell({str(first): len(taken), str(rest): count - len(taken)}, as_json, f"{where} in two parts", rows_)
+    report({str(first): len(taken), str(rest): count - len(taken)}, as_json, f"{where} in two parts", rows_)
 
 
 def _split_images(where: Path, first: Path, rest: Path, part: Part) -> tuple[set[int], int]:

@@ -25,7 +25,7 @@ def names() -> list[str]:
 
 
 def command(name: str) -> Any:
-    """The command of that name as click has it; None where nobody knows it."""
+    """The command of that name as click has it; None where no one knows it."""
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None and name not in STUDIES:
         return None

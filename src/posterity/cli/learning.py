@@ -14,11 +14,12 @@ from torch import nn
 
 import posterity as pt
 from posterity.cli import options as opt
-from posterity.cli.networks import build, default_for
+from posterity.cli.networks import HEAD, build, default_for, imported, spoken
+from posterity.cli.output import command_line, note, report, write_page
 from posterity.cli.reading import Examples, ReadOptions, look, read
 from posterity.cli.saved import Manifest, carrying, check_new, open_saved
-from posterity.cli.telling import command_line, note, tell, write_page
 from posterity.errors import BadData
+from posterity.heads.network import FeatureNetwork
 from posterity.pages import fit_page
 from posterity.workflow.cost import cost, duration
 from posterity.workflow.file import save_fit
@@ -32,8 +33,19 @@ PriorArgument = Annotated[
 class Asked:
     """What a user asks of learning: each field is an argument or an option of the commands below."""
 
-    data: opt.Data
     out: opt.Out
+    data: opt.SomeData = None
+    features: Annotated[
+        str | None, typer.Option(help="Rows of features (.npy, or .npz with x and y): a head is fitted, no network.")
+    ] = None
+    labels: opt.Labels = None
+    encoder: opt.Encoder = None
+    words: Annotated[
+        str | None,
+        typer.Option(
+            help="For a head: module:function that makes rows of texts. The names of the classes are a prior then."
+        ),
+    ] = None
     network: opt.Network = None
     prior: Annotated[
         Path | None, typer.Option(help="A prior or a fit to begin with; with --network where its file names none.")
@@ -50,7 +62,7 @@ class Asked:
     head: Annotated[
         Literal["keep", "new"] | None,
         typer.Option(
-            help="Hand the prior's last layer down or begin it anew; by default the names of the classes decide."
+            help="Hand the prior's last layer down or begin it from scratch; by default the names of the classes decide."
         ),
     ] = None
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many; by default until it no longer helps.")] = (
@@ -69,16 +81,16 @@ class Asked:
     def reading(self) -> ReadOptions:
         """What is asked of the data."""
         return opt.reading(
-            self.target,
-            self.columns,
-            self.text,
-            self.task,
-            self.missing,
-            self.size,
-            self.channels,
-            self.part,
-            self.groups,
-        )
+            self.target, self.columns, self.text, self.task, self.missing, self.size, self.channels, self.part, self.groups,
+            self.labels, self.encoder, self.quiet,
+        )  # fmt: skip
+
+    @property
+    def where(self) -> str:
+        """The inputs: data, or features."""
+        if (self.data is None) == (self.features is None):
+            raise BadData("say where the data is: a folder or file, or --features FILE with --labels FILE.")
+        return self.data or str(self.features)
 
 
 @opt.command(Asked)
@@ -89,18 +101,27 @@ def learn(asked: Asked) -> None:
 
 @opt.command(
     Asked,
-    without=("columns", "text", "task", "size", "channels", "epochs", "lr", "batch_size"),
-    first={"prior": PriorArgument},
+    without=("columns", "text", "task", "size", "channels", "epochs", "lr", "batch_size", "features", "words"),
+    first={"prior": PriorArgument, "data": opt.Data},
 )
 def adapt(asked: Asked) -> None:
     """Adapt a prior to few examples, without training: seconds for a hundred of them."""
     Run("adapt", asked).go()
 
 
-@opt.command(Asked, without=("prior", "head"))
+@opt.command(Asked, without=("prior", "head", "features", "labels", "encoder", "words"), first={"data": opt.Data})
 def prior_learn(asked: Asked) -> None:
     """Learn from data and write the posterior as a prior to share: no example is in the file."""
     Run("learn", asked, kind="prior").go()
+
+
+def on_features(examples: Examples, prior: Any = None, words: str | None = None) -> pt.Fit:
+    """A head on rows of features; the names of the classes, or an earlier head, are its prior."""
+    x, y = examples.pair
+    if words is not None:
+        prior = pt.words(imported(words), {name: spoken(name) for name in examples.classes})
+    y = y if examples.classes else y.double()
+    return pt.head(x, y, groups=examples.groups, prior=prior, classes=examples.classes or None)
 
 
 class Run:
@@ -130,13 +151,19 @@ class Run:
     def network(self, shape: tuple[int, ...], outputs: int) -> tuple[str, nn.Module]:
         """A fresh network and its name: as asked, else the prior's, else what suits the inputs."""
         known = None if self.given is None else self.given.name(self.asked.network)
-        name = known or self.asked.network or default_for(shape)
+        usual = HEAD if self.asked.features or self.asked.encoder else default_for(shape)
+        name = known or self.asked.network or usual
         torch.manual_seed(self.asked.seed)
         return name, build(name, shape, outputs)
 
     def estimate(self) -> None:
         """How it would be learned and what it would take, before any example is read."""
-        found = look(self.asked.data, self.asked.reading, self.recipe)
+        found = look(self.asked.where, self.asked.reading, self.recipe)
+        if not found.shape or self.asked.features:
+            rows = [("data", f"{found.count:,} examples"), ("plan", "a head on features: seconds for a thousand rows")]
+            result = {"dry_run": True, "examples": found.count, "plan": {"ways": [HEAD], "reasons": []}}
+            report(result, self.asked.as_json, f"What it would take to learn from {self.asked.where}", rows)
+            return
         task = self.asked.task or (None if self.recipe is None else self.recipe.task)
         # Tables are read as a whole, labels too: a target without classes is a number.
         regression = (found.kind == "table" and not found.classes) or task == "regression"
@@ -159,8 +186,8 @@ class Run:
         if not found.classes and not regression:
             rows.append(("assumed", f"{outputs} outputs: labels are not read for an estimate"))
         result = {"dry_run": True, "examples": found.count, "shape": found.shape, "outputs": outputs}
-        title = f"What it would take to learn from {self.asked.data}"
-        tell(result | estimate.to_json(), self.asked.as_json, title, rows)
+        title = f"What it would take to learn from {self.asked.where}"
+        report(result | estimate.to_json(), self.asked.as_json, title, rows)
 
     def learn(self, began: float) -> None:
         """Read, fit, write the file, and print what happened."""
@@ -187,23 +214,23 @@ class Run:
             "plan": {"ways": list(fit.plan.ways), "reasons": list(fit.plan.reasons)},
         }
         made = "A prior from" if self.kind == "prior" else {"adapt": "Adapted to"}.get(self.verb, "Learned from")
-        title = f"{made} {asked.data}"
+        title = f"{made} {asked.where}"
         story = _story(examples, fit, name) | {"took": duration(seconds), "written to": str(asked.out)}
         # Before the page is drawn: what is written is written, whatever is missing for pictures.
-        tell(result, asked.as_json, title, story.items(), self.next_steps(fit))
+        report(result, asked.as_json, title, story.items(), self.next_steps(fit))
         gaussians = {"prior": fit.prior, "posterior": fit.posterior}
         write_page(asked.page, lambda: fit_page(title, story, gaussians, fit.history, command_line()))
 
     def examples(self) -> Examples:
         """All examples, read as the prior's data was."""
-        note(f"reading {self.asked.data}", self.asked.quiet)
+        note(f"reading {self.asked.where}", self.asked.quiet)
         # A head that is kept has its outputs in the order of the card's names, whichever of them the data has.
         known = self.prior.card.classes if self.prior is not None and self.asked.head == "keep" else ()
-        found = read(self.asked.data, self.asked.reading, self.recipe, known)
+        found = read(self.asked.where, self.asked.reading, self.recipe, known)
         for line in found.notes:
             note(line, self.asked.quiet)
         if found.classes and len(found.classes) < 2:
-            raise BadData(f'{self.asked.data} has one class, "{found.classes[0]}": at least two are needed.')
+            raise BadData(f'{self.asked.where} has one class, "{found.classes[0]}": at least two are needed.')
         return found
 
     def fit(self, examples: Examples, model: nn.Module) -> pt.Fit:
@@ -215,6 +242,8 @@ class Run:
             "generator": torch.Generator().manual_seed(self.asked.seed),
             "progress": not self.asked.quiet,
         }
+        if isinstance(model, FeatureNetwork):
+            return on_features(examples, self.prior, self.asked.words)
         likelihood = pt.Categorical() if examples.classes else pt.GaussianNoise()
         if self.verb == "adapt":
             assert self.prior is not None

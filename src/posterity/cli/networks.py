@@ -8,12 +8,14 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import typer
 from torch import Tensor, nn
 
 from posterity.errors import UnknownNetwork
+from posterity.heads.network import FeatureNetwork
 from posterity.lenet import lenet5
 
 Shape = tuple[int, ...]
@@ -90,11 +92,28 @@ def _resnet8(shape: Shape, outputs: int) -> nn.Module:
     )
 
 
-NETWORKS: dict[str, Callable[[Shape, int], nn.Module]] = {"lenet5": _lenet5, "mlp": _mlp, "resnet8": _resnet8}
+def _head(shape: Shape, outputs: int) -> nn.Module:
+    if len(shape) != 1:
+        raise UnknownNetwork(
+            f"head is for rows of features, not for inputs of shape {shape}: --encoder makes them of images."
+        )
+    return FeatureNetwork(shape[0], outputs)
+
+
+HEAD = "head"
+"""`pt.head`: no network of its own, but what its Gaussian speaks of."""
+NETWORKS: dict[str, Callable[[Shape, int], nn.Module]] = {
+    "lenet5": _lenet5,
+    "mlp": _mlp,
+    "resnet8": _resnet8,
+    HEAD: _head,
+}
 
 
 def default_for(shape: Shape) -> str:
     """The network that is taken where none is named."""
+    if not shape:
+        return HEAD  # of images that are encoded
     return "lenet5" if len(shape) == 3 and shape[1] == shape[2] >= 12 else "mlp"
 
 
@@ -106,14 +125,27 @@ def _image(shape: Shape, name: str) -> Shape:
     return shape
 
 
-def _imported(name: str, shape: Shape, outputs: int) -> nn.Module:
+def imported(name: str) -> Any:
+    """What module:function names, looked for in the current folder too. Importing it runs its code."""
     module, _, function = name.partition(":")
     typer.echo(f"Running {function}() of the module {module}: code of yours, with all that you may do.", err=True)
     # As `python -m` does: modules of the folder one stands in are found.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        made = getattr(importlib.import_module(module), function)
+        return getattr(importlib.import_module(module), function)
+    except Exception as error:  # whatever someone's own module raises
+        raise UnknownNetwork(f"{name!r} cannot be imported: {type(error).__name__}: {error}.") from error
+
+
+def spoken(name: str) -> str:
+    """The name of a class as a person would say it."""
+    return name.replace("_", " ").replace("-", " ")
+
+
+def _imported(name: str, shape: Shape, outputs: int) -> nn.Module:
+    made, function = imported(name), name.rpartition(":")[2]
+    try:
         model = made(**_taken(made, shape, outputs))
     except Exception as error:  # whatever someone's own module raises
         raise UnknownNetwork(f"{name!r} cannot be built: {type(error).__name__}: {error}.") from error
@@ -133,7 +165,7 @@ def _imported(name: str, shape: Shape, outputs: int) -> nn.Module:
             model.train()
     if isinstance(found, Tensor) and found.shape[-1] != outputs:
         raise UnknownNetwork(
-            f"{name!r} has {found.shape[-1]} outputs and the data needs {outputs}: let {function} take outputs=, and it is told."
+            f"{name!r} has {found.shape[-1]} outputs and the data needs {outputs}: give {function} an argument outputs=."
         )
     return model
 

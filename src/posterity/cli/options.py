@@ -19,10 +19,13 @@ DATA = (
     "on disk, or a set by name (mnist, …)."
 )
 Data = Annotated[str, typer.Argument(help=DATA, show_default=False)]
+SomeData = Annotated[str | None, typer.Argument(help=DATA, show_default=False)]
 FitFile = Annotated[Path, typer.Argument(help="A file that `posterity learn` or `adapt` wrote.", show_default=False)]
 Network = Annotated[
     str | None,
-    typer.Option(help='"lenet5", "mlp", "resnet8", or module:function that builds the network: its code is run.'),
+    typer.Option(
+        help='"lenet5", "mlp", "resnet8", "head" (on features), or module:function that builds the network: its code is run.'
+    ),
 ]
 
 
@@ -67,6 +70,16 @@ Missing = Annotated[
 Size = Annotated[int | None, typer.Option(min=8, max=1024, help="Pixels on a side that images are brought to; 28.")]
 Channels = Annotated[
     int | None, typer.Option(min=1, max=3, help="1 for grey, 3 for colour; as the images are by default.")
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(help="Labels of inputs that have none: a .npy array, or a table; --target names its column."),
+]
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        help="What makes features of images: timm:NAME, torchvision:NAME, an .onnx file, or module:function, whose code is run."
+    ),
 ]
 Part = Annotated[str, typer.Option(help="Which part of a set that has parts: train, test, or what it calls them.")]
 Seed = Annotated[int, typer.Option(help="Of all that is random: the same seed, the same result.")]
@@ -122,9 +135,13 @@ def reading(
     channels: int | None = None,
     part: str = "train",
     groups: str | None = None,
+    labels: str | None = None,
+    encoder: str | None = None,
+    quiet: bool = False,
 ) -> ReadOptions:
     """What a user asks of the data, from the options."""
-    return ReadOptions(target, _names(columns), _names(text), task, missing, size, channels, part, groups)
+    named = _names(columns), _names(text)
+    return ReadOptions(target, *named, task, missing, size, channels, part, groups, labels, encoder, quiet)
 
 
 def _names(given: str | None) -> tuple[str, ...]:

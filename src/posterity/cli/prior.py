@@ -16,8 +16,8 @@ from posterity import zoo
 from posterity.algebra import KroneckerSum, Matrix
 from posterity.cli import options as opt
 from posterity.cli.learning import prior_learn
+from posterity.cli.output import command_line, grid, report, write_page
 from posterity.cli.saved import manifest_of, open_saved
-from posterity.cli.telling import command_line, grid, tell, write_page
 from posterity.errors import BlockMismatch, NotAFit, PosterityError
 from posterity.gaussian import Gaussian
 from posterity.gaussian.bundle import naming
@@ -54,7 +54,7 @@ def listed(as_json: opt.Json = False) -> None:
     }
     columns = ("prior", "for", "has seen", "size", "licence", "here")
     table = grid(columns, ([name, *entry.values()] for name, entry in found.items()), len(columns))
-    tell(found, as_json, "Priors of the zoo", [], tables=[table])
+    report(found, as_json, "Priors of the zoo", [], tables=[table])
 
 
 @app.command()
@@ -81,7 +81,7 @@ def inspect(
     }
     found = {"card": story | {"classes": list(gaussian.card.classes)}, "parameters": gaussian.size}
     notes: dict[str, None] = {}
-    tell(
+    report(
         found | {"bytes": stored.size, "blocks": blocks, "file": str(file)},
         as_json,
         file.name,
@@ -129,7 +129,7 @@ def compare(
     story = {"first": str(first), "second": str(second), "blocks in common": f"{len(shared)}"}
     result = {"first": str(first), "second": str(second), "blocks": found, "only_in_one": differ}
     lines = [f"In one of them only, or of another shape: {', '.join(differ)}."] if differ else []
-    tell(result, as_json, "Two priors", story.items(), lines, [grid(columns, rows, 2)])
+    report(result, as_json, "Two priors", story.items(), lines, [grid(columns, rows, 2)])
     both = {f"1: {first.name}": one.restricted(shared), f"2: {second.name}": other.restricted(shared)}
     write_page(page, lambda: prior_page(f"{first.name} and {second.name}", story, both, command_line()))
 

@@ -46,7 +46,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, found: Any) -> Manifest:
-        """From plain values, each looked at: they may come from a stranger's file."""
+        """From plain values, each looked at: they may come from a file of unknown origin."""
         try:
             recipe = Recipe.from_json(found)
             network, classes = found.get("network"), tuple(map(str, found.get("classes") or ()))
@@ -69,8 +69,8 @@ def carrying(
     """
     rows = SeenRows.of(examples)
     rows = rows if given is None else rows.joined(seen_rows_of(given))
-    told = json.dumps(manifest.to_json() | {"rows": rows.to_json()}, allow_nan=False)
-    return replace(posterior, card=replace(posterior.card, recipe=told))
+    text = json.dumps(manifest.to_json() | {"rows": rows.to_json()}, allow_nan=False)
+    return replace(posterior, card=replace(posterior.card, recipe=text))
 
 
 def manifest_of(card: Card) -> Manifest | None:
@@ -80,8 +80,8 @@ def manifest_of(card: Card) -> Manifest | None:
 
 def seen_rows_of(prior: pt.Gaussian) -> SeenRows:
     """The rows of tables that a prior has seen, as far as its card says."""
-    told = parse(prior.card.recipe) if prior.card.recipe else {}
-    return SeenRows.from_json(told.get("rows", "") if isinstance(told, dict) else "")
+    recipe = parse(prior.card.recipe) if prior.card.recipe else {}
+    return SeenRows.from_json(recipe.get("rows", "") if isinstance(recipe, dict) else "")
 
 
 def check_new_rows(prior: pt.Gaussian | None, examples: ReadExamples) -> None:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 import posterity as pt
 from posterity.cli import options as opt
+from posterity.cli.output import command_line, note, plain, report, write_page
 from posterity.cli.reading import Examples, ReadOptions, read
 from posterity.cli.saved import Saved, open_saved, seen_rows_of
-from posterity.cli.telling import command_line, note, plain, tell, write_page
 from posterity.data.hashes import by_chance, seen
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData
@@ -40,6 +40,7 @@ def predict(
     data: opt.Data,
     out: Annotated[Path | None, opt.out_file("A .csv or .npz file for the predictions.")] = None,
     network: opt.Network = None,
+    encoder: opt.Encoder = None,
     missing: opt.Missing = None,
     part: opt.Part = "test",
     seed: opt.Seed = 0,
@@ -50,8 +51,8 @@ def predict(
     """Predict for new inputs: probabilities (or numbers), how much more data would settle, and a score for the unknown."""
     if out is not None:
         _check_out(out, (".csv", ".npz"))
-    opened = open_saved(fit)
-    examples = _read(opened, data, missing, part, quiet, labels=False)
+    opened, asked = open_saved(fit), opt.reading(missing=missing, part=part, encoder=encoder, quiet=quiet)
+    examples = _read(opened, data, asked, needed=False)
     prediction = _predict(opened, network, examples, seed, quiet)
     names, classes = examples.names, opened.said.classes
     columns, rows = _rows(names, prediction, classes)
@@ -69,7 +70,7 @@ def predict(
     ]
     units = [] if classes else [UNITS.format(opened.said.recipe.target or "the targets")]
     title = f"Predictions for {data}"
-    tell(result, as_json, title, shown, [where, *units])
+    report(result, as_json, title, shown, [where, *units])
     write_page(page, lambda: prediction_page(title, brief, short, prediction, classes, examples.x, command_line()))
 
 
@@ -77,11 +78,13 @@ def evaluate(
     fit: opt.FitFile,
     data: opt.Data,
     unknown: Annotated[
-        str | None, typer.Option(help="Foreign data: how well is it told from the labelled data?")
+        str | None, typer.Option(help="Foreign data: how well is it distinguished from the labelled data?")
     ] = None,
     out: Annotated[Path | None, opt.out_file("A .json file for the figures.")] = None,
     network: opt.Network = None,
+    encoder: opt.Encoder = None,
     target: opt.Target = None,
+    labels: opt.Labels = None,
     groups: opt.Groups = None,
     missing: opt.Missing = None,
     part: opt.Part = "test",
@@ -94,7 +97,8 @@ def evaluate(
     if out is not None:
         _check_out(out, (".json",))
     opened = open_saved(fit)
-    examples = _read(opened, data, missing, part, quiet, labels=True, target=target, groups=groups)
+    asked = opt.reading(target, missing=missing, part=part, groups=groups, labels=labels, encoder=encoder, quiet=quiet)
+    examples = _read(opened, data, asked)
     prediction = _predict(opened, network, examples, seed, quiet)
     classes = opened.said.classes
     y = examples.pair[1]
@@ -119,7 +123,7 @@ def evaluate(
         scores = _regression_scores(prediction, y)
     foreign: Tensor | None = None
     if unknown is not None:
-        others = _read(opened, unknown, missing, part, quiet, labels=False)
+        others = _read(opened, unknown, asked, needed=False)
         foreign = _predict(opened, network, others, seed, quiet).unknown
         if foreign is not None and prediction.unknown is not None:
             scores["unknown_auroc"] = pt.metrics.ood_auroc(prediction.unknown, foreign)
@@ -127,28 +131,17 @@ def evaluate(
     if out is not None:
         write_whole(out, json.dumps(plain(result), indent=1) + "\n")
     rows = [(NAMES.get(name, name), f"{value:.4f}") for name, value in scores.items()]
-    tell(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, lines)
+    report(result, as_json, f"{fit} on {len(examples.x):,} examples of {data}", rows, lines)
     title = f"{fit.name} on {data}"
     drawn = prediction, y, classes, foreign, examples.x
     write_page(page, lambda: evaluation_page(title, scores, *drawn, command_line()))
 
 
-def _read(
-    opened: Saved,
-    data: str,
-    missing: Any,
-    part: str,
-    quiet: bool,
-    labels: bool,
-    target: str | None = None,
-    groups: str | None = None,
-) -> Examples:
+def _read(opened: Saved, data: str, asked: ReadOptions, needed: bool = True) -> Examples:
     m = opened.said
-    found = read(
-        data, ReadOptions(target=target, missing=missing, part=part, groups=groups), m.recipe, m.classes, labels
-    )
+    found = read(data, asked, m.recipe, m.classes, needed)
     for line in found.notes:
-        note(line, quiet)
+        note(line, asked.quiet)
     return found
 
 

@@ -43,7 +43,7 @@ class InFrame(Estimator):
         labels: over which the Fisher information is taken.
         frames: matrices by block. What has no product of orthogonal bases gives no frame.
         rest: the estimator of blocks without a frame.
-        past: what the matrices have seen. Nobody can tell of matrices that are given by hand; `InFrame.of` takes those of a
+        past: what the matrices have seen. No one can tell of matrices that are given by hand; `InFrame.of` takes those of a
             Gaussian with all it has seen.
 
     Example:

@@ -276,7 +276,7 @@ def _weighted(x: Float[Tensor, "n t d"], weights: Float[Tensor, "n t t"]) -> Flo
 def _over_gradients(
     block: Block, calls: list[Call], tol: float, steps: int, start: Tensor | None = None
 ) -> tuple[Float[Tensor, "out out"], Float[Tensor, "inp inp"]]:
-    """Iterate on the factors with every example's gradient at hand, or made anew for each step where they do not fit."""
+    """Iterate on the factors with every example's gradient at hand, or made again for each step where they do not fit."""
     pieces: Callable[[], Iterator[Tensor]] = partial(gradients, block, calls)
     if len(tensors(calls[0])[0]) * block.layer.out * block.layer.inp <= BUDGET:
         pieces = list(pieces()).__iter__

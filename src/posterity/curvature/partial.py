@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posterity.data.batches import Workers
 from posterity.errors import BadCheckpoint, MissingFolder
-from posterity.files import check_settings, read_state, resuming, room_for, write_state
+from posterity.files import check_settings, read_state, resuming, write_state
 
 SECONDS = 60.0
 """Of work that a kill loses at most, beside the batch it falls into; more where writing takes long."""
@@ -44,9 +44,7 @@ class Partial:
         begin = time.monotonic()
         if begin - self.written < self.pause:
             return
-        whole = {"settings": self.settings, **state()}
-        with room_for(self.path, _size(whole)):
-            write_state(self.path, whole)
+        write_state(self.path, {"settings": self.settings, **state()})
         self.written = time.monotonic()
         self.pause = max(SECONDS, RATIO * (self.written - begin))
 
@@ -57,7 +55,7 @@ class Partial:
         same = hashes is kept if hashes is None or kept is None else torch.equal(kept, hashes)
         if not same:
             raise BadCheckpoint(
-                f"{self.path} holds sums of other data: batch {number} is not the one that is in it. Remove it to start anew, "
+                f"{self.path} holds sums of other data: batch {number} is not the one that is in it. Remove it to start again, "
                 "or give the same data in the same order."
             )
 
@@ -66,7 +64,7 @@ class Partial:
         if self.found is not None and batches < self.found["batches"]:
             raise BadCheckpoint(
                 f"{self.path} holds sums of {self.found['batches']} batches and the data has {batches}: it is other data. "
-                "Remove the file to start anew."
+                "Remove the file to start again."
             )
 
     def done(self) -> None:
@@ -87,17 +85,6 @@ class Partial:
             return
         own = -1 if self.found is None else int(self.found["phase"])
         phases = {int(phase) for phase in workers.gather(torch.tensor(own))}
-        # A worker that had not written yet begins the first pass anew, beside others that go on in it.
+        # A worker that had not written yet begins the first pass again, beside others that go on in it.
         if len({max(0, phase) for phase in phases}) > 1:
             self.found = None
-
-
-def _size(state: Any) -> int:
-    match state:
-        case Tensor():
-            return state.nbytes
-        case dict():
-            return sum(map(_size, state.values()))
-        case list() | tuple():
-            return sum(map(_size, state))
-    return 64

@@ -97,7 +97,7 @@ def estimate(
         UnsupportedLayer: if a trainable layer has no matrix form and `blocks` does not leave it out.
         NoData: if the data is empty.
         BadCheckpoint: if the checkpoint is damaged, or of another network, estimator, number of processes or other data.
-        TooLittleMemory: if the sums do not fit; told before anything is allocated.
+        TooLittleMemory: if the sums do not fit; reported before anything is allocated.
 
     Example:
         >>> curvature = pt.estimate(model, (x, y), pt.KFAC(pt.curvature.Exact()))
@@ -252,7 +252,7 @@ class _Pass:
             self.hashes.append(self._hashed(batch))
 
     def _hashed(self, batch: Batch) -> Hashes | None:
-        """Which examples these are, told while they are at hand."""
+        """Which examples these are, noted while they are at hand."""
         try:
             return batch_hashes(batch)
         except BadData as error:
@@ -310,7 +310,7 @@ class _Pass:
     def _provenance(self, data: Data, workers: Workers) -> Provenance:
         weights = past_of(self.model).joined(self.estimator.seen)
         if self.unreadable is not None:
-            return weights.joined(Provenance.unknown(f"the data cannot be told apart: {self.unreadable}"))
+            return weights.joined(Provenance.unknown(f"the data cannot be distinguished: {self.unreadable}"))
         known = [hashes for hashes in self.hashes if hashes is not None]
         return weights.joined(Provenance.read(data, gathered(known, workers)))
 

@@ -245,7 +245,7 @@ def input_batches(x: Inputs, batch_size: int, device: torch.device, dtype: torch
     if batch_size < 1:
         raise ValueError(f"batch_size is at least 1, not {batch_size}")
     if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
-        # numpy computes in float64 unless told otherwise: of an array, that says nothing about what its owner wants.
+        # numpy computes in float64 unless stated otherwise: of an array, that says nothing about what its owner wants.
         wide = np.float64 if dtype == torch.float64 else np.float32
         x = torch.from_numpy(x.astype(wide)).to(dtype)
     pieces = [piece for piece in _pieces(x, batch_size) if piece[2]]

@@ -145,7 +145,7 @@ def copies(hashes: Hashes) -> Int[Tensor, " n"]:
 
 
 def whole_of(data: Data) -> Data:
-    """All that a loader may ever give: its whole dataset, where it draws at random, drops the rest of a batch, or deals anew.
+    """All that a loader may ever give: its whole dataset, where it draws at random, drops the rest of a batch, or deals again.
 
     A sampler with `set_epoch` gives other examples in another epoch.
     """

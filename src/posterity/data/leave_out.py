@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.brief import brief
@@ -53,6 +53,13 @@ class LeaveOut:
     def together(self) -> Int[Tensor, " m"] | None:
         """The groups of those."""
         return None if self.groups is None else self.groups[self.judged]
+
+    @property
+    def each(self) -> Float[Tensor, " n"] | None:
+        """How much each example counts: a group as much as an example by itself. None where they count alike."""
+        if self.groups is None:
+            return None
+        return 1.0 / self.groups.bincount()[self.groups].double()
 
     @property
     def parts(self) -> list[int]:

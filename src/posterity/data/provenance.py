@@ -4,7 +4,7 @@ Every verb that takes data or trained weights makes its result's provenance with
 
     Provenance.none()                       nothing was seen
     Provenance.of(data)                     these examples, and no others
-    Provenance.unknown("why")               nobody can tell what was seen
+    Provenance.unknown("why")               no one can tell what was seen
     a.joined(b, c)                          all of it: how everything is composed
     a.chose("strength", options=9, by=b)    one of nine was taken, by the examples of b
     a.vouched("text")                       the user answers for what is unknown, and certificates print the text
@@ -49,7 +49,7 @@ class Choice:
     """From how many; None if that was not declared, or if there was no end to them."""
     by: Hashes = field(default_factory=lambda: NO_HASHES, repr=False)
     unknown: bool = False
-    """Whether nobody can tell which examples it was chosen by."""
+    """Whether no one can tell which examples it was chosen by."""
 
     def concerns(self, hashes: Hashes) -> bool:
         """Whether these examples had, or may have had, a part in the choice."""
@@ -83,7 +83,7 @@ class Provenance:
 
     @classmethod
     def unknown(cls, why: str) -> Provenance:
-        """It cannot be told what was seen."""
+        """It cannot be known what was seen."""
         return cls(gaps=(why,))
 
     @classmethod
@@ -107,7 +107,7 @@ class Provenance:
         except NoData:
             return cls.none()
         except BadData as error:
-            return cls.unknown(f"the data cannot be told apart: {error}")
+            return cls.unknown(f"the data cannot be distinguished: {error}")
         return cls(_distinct(found))
 
     @property

@@ -56,7 +56,7 @@ class Gaussian:
 
     @property
     def provenance(self) -> Provenance:
-        """What it has seen: the same as its card's, if the card was written for this mean. Else nobody can tell."""
+        """What it has seen: the same as its card's, if the card was written for this mean. Else no one can tell."""
         written = self.card.provenance
         if written.gaps or self._card_is_of_this_mean():
             return written
@@ -269,7 +269,7 @@ class Gaussian:
 
         Args:
             path: the file, such as "imagenet.frames.safetensors". It is believed in nothing: what does not fit this Gaussian is
-                computed anew.
+                computed again.
         Raises:
             TooLittleMemory: if the frames do not fit.
             DiskFull: if there is no room for the file.

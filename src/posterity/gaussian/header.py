@@ -69,7 +69,7 @@ class Header:
             if times > 1:
                 raise DamagedFile(f"{times} blocks are called {name!r}.")
         for block in found.blocks:
-            # Bounded by what is really there, so that nobody counts to a declared 10¹⁸.
+            # Bounded by what is really there, so that no one counts to a declared 10¹⁸.
             turned = block.shape[0] * block.shape[1] if block.kind.endswith("turned") else 1
             if block.terms > (len(block.tensors) if block.kind == "kronecker sum" else turned):
                 raise DamagedFile(f"block {block.name!r} cannot have {block.terms} terms.")

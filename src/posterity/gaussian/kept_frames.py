@@ -76,7 +76,7 @@ def _read(path: Path, pairs: Mapping[str, Kronecker]) -> set[str]:
                     pair.with_eigenframe(left, right)
                     done.add(name)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
-        log.warning("%s cannot be read (%s): the frames are computed anew", path, error)
+        log.warning("%s cannot be read (%s): the frames are computed again", path, error)
     if refused := [name for name in pairs if name not in done]:
         log.warning("%s has no frame that fits for %d block(s), such as %s", path, len(refused), refused[0])
     return done

@@ -178,7 +178,7 @@ def _consistent(basis: Basis, side: str) -> None:
     # An inverse amplifies the rounding of its matrix by the condition number, of which this is an upper bound.
     condition = float(torch.linalg.matrix_norm(matrix) * torch.linalg.matrix_norm(inverse))
     rounding = 30 * max(_rounded_to(x) for x in (basis.matrix, basis.inverse, basis.logabsdet))
-    # A few directions that nobody can foresee find any difference, at n² instead of n³.
+    # A few directions that no one can foresee find any difference, at n² instead of n³.
     entropy = torch.Generator()
     entropy.seed()
     probes = torch.randn(n, 4, dtype=torch.float64, generator=entropy)

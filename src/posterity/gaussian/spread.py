@@ -102,5 +102,5 @@ def _noise(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | No
 
 def _is_identity(x: Tensor) -> bool:
     if not bool((x.diagonal() == 1).all()):
-        return False  # told without an identity of that size
+        return False  # known without an identity of that size
     return bool((x == torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)).all())

@@ -117,12 +117,12 @@ def disassemble(gaussian: Gaussian) -> tuple[dict[str, Any], dict[str, Entry]]:
     try:
         # Reading it back, here in memory, settles that what is saved can be loaded.
         text = json.dumps(header.to_json(), allow_nan=False)
-        told = tensors_of(gaussian.provenance)
+        past = tensors_of(gaussian.provenance)
         own = {key: entry.tensor.detach().cpu() for key, entry in tensors.items()}
-        assemble(Header.from_json(parse(text)), own | told, as_stored=False)
+        assemble(Header.from_json(parse(text)), own | past, as_stored=False)
     except (PosterityError, TypeError, ValueError) as error:
         raise NotStorable(f"this Gaussian could not be loaded again: {error}") from error
-    return header.to_json(), tensors | {key: Entry(x) for key, x in told.items()}
+    return header.to_json(), tensors | {key: Entry(x) for key, x in past.items()}
 
 
 def _stored(tensor: Tensor, kind: str, role: str) -> tuple[Entry, TensorSpec]:

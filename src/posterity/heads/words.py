@@ -26,7 +26,7 @@ class Words:
         """From names and their vectors: the same encoder's as the features', one row a name.
 
         Raises:
-            BadTargets: if a name comes twice: two classes could not be told apart.
+            BadTargets: if a name comes twice: two classes could not be distinguished.
             BadData: if the vectors are not one finite row for each of at least two names.
         """
         names = tuple(names)

@@ -1,6 +1,6 @@
 """Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
 
-from posterity.kernel.choose import averaged, calibrate, choose, stacking_weight
+from posterity.kernel.choose import averaged, calibrate, choose
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
 from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
 from posterity.kernel.latent import Latent, Link, centred, link, normal_draws, spread
@@ -45,5 +45,4 @@ __all__ = [
     "outputs_at",
     "residual_noise",
     "spread",
-    "stacking_weight",
 ]

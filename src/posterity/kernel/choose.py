@@ -30,14 +30,15 @@ TEMPERATURES = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Of the probabilities. Below one they would be sharper than the network's own, which overfits few examples."""
 TAUS = (0.0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Multiples of the posterior covariance; 0 is the network at its mode."""
+UNJUDGED = (0.4, 1.0)
+"""Temperatures of a new head that nothing was left out of, in equal parts: after a good source it is surer than this strength
+says (.55 would be best), after another as sure (.7 to 1.5; digits and letters of MNIST and NotMNIST, halves of their classes)."""
 MEMBERS = 4
 """The most posteriors of an average: each costs its own kernel at every prediction."""
 ALIKE = 0.02
 """Nats that predictions of left-out examples differ by, on average, between posteriors that count as one."""
 NEGLIGIBLE = 0.03
 """A member of less weight than this changes no prediction worth its price."""
-PSEUDO_COUNT = 20
-"""Left-out examples that count for both candidates alike, beside those there are."""
 RESAMPLED = 500
 """Draws of the Bayesian bootstrap behind the weights of an average."""
 TYPICAL, FAR = 30.0, (1e-3, 1e4)
@@ -46,10 +47,10 @@ UNITS = tuple(range(-12, 13))
 """Powers of ten that a grid may be multiplied by: finitely many, which certificates pay for."""
 FAR_FLOORS = tuple(10.0**k for k in range(-8, 9))
 FAR_HEADS = tuple(float(f"{digit}e{k}") for k in range(-8, 9) for digit in (1, 3))
-"""Grids that move are wide: nobody has tried where their middle is. What ends a search there is a belief about strengths."""
+"""Grids that move are wide: no one has tried where their middle is. What ends a search there is a belief about strengths."""
 SPREAD = 2.0
 """Of that belief: powers of ten in a standard deviation of a log-normal distribution around the middle of the grid. Where all
-left-out examples are told apart, a weaker prior looks better without end."""
+left-out examples are separated, a weaker prior looks better without end."""
 
 
 def unit(linearised: Linearised, share: float, *, head: bool = False, always: bool = False) -> float:
@@ -172,11 +173,12 @@ class _Search:
                 "no posterior fits one example a class: look for constant or repeated inputs."
             ) from error
         options = len(UNITS) ** 2 if self.new_head else len(UNITS)
-        member = Member(1.0, posterior, Calibration(0.0), math.nan)
-        return Choice((member,), options, "fixed", options, loose=self.loose(posterior))
+        soft = UNJUDGED if self.new_head else (1.0,)
+        members = tuple(Member(1 / len(soft), posterior, Calibration(0.0, t), math.nan) for t in soft)
+        return Choice(members, options, "fixed", options, loose=self.loose(posterior))
 
     def loose(self, best: FunctionPosterior) -> FunctionPosterior | None:
-        """Source and floor alike, at the loosest strength that numbers allow. None where grids move: nobody has tried there."""
+        """Source and floor alike, at the loosest strength that numbers allow. None where grids move: no one has tried there."""
         assert best.strength is not None
         source = float(max(self.units) > 0)
         for floor in () if self.moved else FLOORS:
@@ -318,26 +320,6 @@ def averaged(members: Sequence[Member], groups: Tensor | None = None) -> tuple[M
     kept = [(float(w), m) for w, m in zip(weights, members, strict=True) if w >= min(NEGLIGIBLE, float(weights.max()))]
     total = sum(w for w, _ in kept)
     return tuple(replace(m, weight=w / total) for w, m in sorted(kept, key=lambda pair: -pair[0]))
-
-
-def stacking_weight(
-    here: Float[Tensor, " n"], there: Float[Tensor, " m"], leave_out: LeaveOut, pseudo_count: int = PSEUDO_COUNT
-) -> float:
-    """The weight of a second candidate beside a first, so that the mixture predicts best what was left out (stacking).
-
-    `here` and `there` are the probabilities that each gave to left-out targets. The weight is the mean of the best ones over
-    resampled examples, and over `pseudo_count` examples more that count for both alike: a handful of left-out examples says
-    little, and an average of two is rarely far behind the better. Where none could be left out, both count alike.
-    """
-    # Files of older versions left out examples that are alone in their class too: their scores are of other examples.
-    if not len(here) or len(here) != len(there):
-        return 0.5
-    weights = torch.linspace(0, 1, 21, dtype=torch.float64, device=here.device)
-    mixed = torch.lerp(here, there, weights[:, None]).clamp_min(torch.finfo(torch.float64).tiny).log()
-    resampled = _resampled(len(here), leave_out.together)
-    best = weights[(resampled.to(mixed) @ mixed.mT).argmax(1)].mean()
-    count = leave_out.count
-    return float((count * best + pseudo_count * 0.5) / (count + pseudo_count))
 
 
 def _resampled(count: int, groups: Tensor | None) -> Float[Tensor, "draws n"]:

@@ -157,7 +157,7 @@ def _iterate(
         new = held is None
         if held is None:
             if not guessed:
-                # Long steps add up their rounding: beside a factor's cost, outputs anew and their value cost nothing.
+                # Long steps add up their rounding: beside a factor's cost, outputs again and their value cost nothing.
                 move = times_gram(w)
                 f, value = start + move, objective(w, move)
             try:

@@ -10,11 +10,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posterity.curvature import Likelihood
+from posterity.kernel.left_out import Calibration, LeftOut
+
 GRID = tuple(-1.8 + 0.3 * i for i in range(17))
 """Logarithmic temperatures around a belief's centre."""
 LEAST = 1e-3
 """Weights below this are dropped."""
 ROUNDS = 200
+SOFTNESS = tuple(0.05 * i for i in range(-30, 51))
+"""Logarithms of a single temperature: from .2 to 12."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +79,43 @@ def log_scores(logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) ->
 
 
 def stacked(
-    scores: Float[Tensor, "candidates n"], counts: Float[Tensor, " candidates"]
+    scores: Float[Tensor, "candidates n"],
+    counts: Float[Tensor, " candidates"],
+    each: Float[Tensor, " n"] | None = None,
 ) -> Float[Tensor, " candidates"]:
-    """Weights that maximise Σ_i log Σ_k w_k exp(score_ki) + Σ_k count_k log w_k: by EM, concave, one optimum.
+    """Weights that maximise Σ_i each_i log Σ_k w_k exp(score_ki) + Σ_k count_k log w_k: by EM, concave, one optimum.
 
-    Without examples these are the counts' own shares.
+    `each` is how much an example counts (one, where None). Without examples these are the counts' own shares.
     """
     weights = counts / counts.sum()
     if scores.shape[1] == 0:
         return weights
     for _ in range(ROUNDS):
         shares = (scores + weights.log()[:, None]).softmax(0)
-        new = shares.sum(1) + counts
+        new = (shares if each is None else shares * each).sum(1) + counts
         new = new / new.sum()
         arrived = bool((new - weights).abs().amax() < 1e-6)
         weights = new
         if arrived:
             break
     return weights
+
+
+def temperature(
+    outputs: Float[Tensor, "n outputs"],
+    likelihood: Likelihood,
+    targets: Tensor,
+    each: Float[Tensor, " n"] | None = None,
+    spread: float = 0.5,
+) -> float:
+    """The most probable temperature of outputs whose targets they have not seen: a log-normal belief around 1, times the
+    probability of the targets."""
+    certain = LeftOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1]))
+    count = float(len(outputs) if each is None else each.sum())
+
+    def unlikely(log: float) -> float:
+        log_probs = certain.log_probs(likelihood, targets, Calibration(0.0, math.exp(log)))
+        nll = -log_probs.mean() if each is None else -(each * log_probs).sum() / each.sum()
+        return count * float(nll) + 0.5 * (log / spread) ** 2
+
+    return math.exp(min(SOFTNESS, key=unlikely))

@@ -151,7 +151,7 @@ def tune_strength(model: nn.Module | Mapping[str, Tensor], curvature: Curvature,
 
 
 def minimise(f: Callable[[float], float], low: float, high: float, tol: float = 1e-6) -> float:
-    """The minimum of a function of one number by a coarse grid and golden sections: no derivative, no surprise."""
+    """The minimum of a function of one number by a coarse grid and golden sections: no derivative, always the same steps."""
     grid = [low + (high - low) * i / 40 for i in range(41)]
     best = min(range(41), key=lambda i: f(grid[i]))
     a, b = grid[max(0, best - 1)], grid[min(40, best + 1)]

@@ -20,7 +20,7 @@ from posterity.gaussian.gaussian import with_frozen
 
 log = logging.getLogger("posterity")
 CHEAP = 1 << 31
-"""Multiplications of all blocks' products (a twentieth of a second) up to which every step takes them anew."""
+"""Multiplications of all blocks' products (a twentieth of a second) up to which every step takes them again."""
 TURNS = 8
 """Steps over which the products of a larger network are spread."""
 

@@ -175,7 +175,7 @@ class Goal:
     workers: Workers
     clip: float | None
     exact: bool = False
-    """Whether every call takes the prior's force anew for all blocks, as a line search needs it."""
+    """Whether every call takes the prior's force again for all blocks, as a line search needs it."""
 
     def take(self, batch: Batch, device: torch.device) -> None:
         """The coming batch, of which this worker sees its part."""

@@ -102,7 +102,7 @@ def train(
 
     Minimises mean NLL + ½(θ−θ₀)ᵀP(θ−θ₀)/N. The learning rate is halved and training ends when the watched loss stays as it is;
     the best epoch's weights are restored, or the first ones where no epoch did better on the data held out. The noise of
-    `GaussianNoise()` is estimated anew after every epoch. Under torchrun each process takes its part of every batch and all end
+    `GaussianNoise()` is estimated again after every epoch. Under torchrun each process takes its part of every batch and all end
     with the same weights.
 
     Args:
@@ -165,7 +165,7 @@ def train(
         prior = fitted(prior, model, head_precision)
         if start == "prior":
             move_to_prior(model, prior)
-    # An optimiser of the user's own may search along a line: it gets exact forces, unless told otherwise.
+    # An optimiser of the user's own may search along a line: it gets exact forces, unless stated otherwise.
     refresh = prior_every or (1 if optimiser else None)
     penalty = None if prior is None else PriorPenalty(prior, model, refresh)
     averaged = Averaged(model, average, epochs) if average else None

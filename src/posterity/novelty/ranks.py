@@ -13,7 +13,7 @@ KEPT = 512
 TAIL = 0.1
 """The share of numbers that tells how fast the largest ones spread."""
 FARTHEST = 1e6
-"""The largest surprise: further away is no more of a difference."""
+"""The largest −ln p: further away is no more of a difference."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Ranks:
         x = _rounded(x)
         return self._inside(x) / (1 + ((x - self.values[-1]) / self._reach()).clamp(0, FARTHEST))
 
-    def surprise(self, x: Float[Tensor, "m"]) -> Float[Tensor, "m"]:
+    def nats(self, x: Float[Tensor, "m"]) -> Float[Tensor, "m"]:
         """−ln p, for adding up: beyond the upper tenth it grows linearly, as that of an exponential tail."""
         if not self.count:
             return torch.zeros_like(x, dtype=torch.float64)

@@ -43,7 +43,7 @@ class Reference:
     ranks: Mapping[str, Ranks]
     """Of each score at known inputs that were left out."""
     joint: Ranks
-    """Of the sum of all surprises at the same inputs."""
+    """Of the sum of all −ln p at the same inputs."""
     moments: tuple[str, ...]
     """Scores that the predictor gives."""
     source: bool = False
@@ -120,7 +120,7 @@ class Reference:
         lacks = []
         if not self.rows:
             lacks.append(
-                "features of known inputs were left out: unknown inputs are told by the predictor's own scores alone "
+                "features of known inputs were left out: unknown inputs are found by the predictor's own scores alone "
                 f"({', '.join(self.moments)}), which miss those that it is sure of."
             )
         if self.count < 2:
@@ -192,15 +192,15 @@ def _columns(
 
 
 def _total(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Tensor:
-    """The sum of all surprises; the last `own` columns are the predictor's own scores."""
+    """The sum of −ln p over all scores; the last `own` columns are the predictor's own scores."""
     weights = [1.0] * (len(ranks) - own) + [OWN] * own
     return torch.stack(
-        [w * one.surprise(columns[:, i]) for i, (w, one) in enumerate(zip(weights, ranks, strict=True))]
+        [w * one.nats(columns[:, i]) for i, (w, one) in enumerate(zip(weights, ranks, strict=True))]
     ).sum(0)
 
 
 def _ranked(scored: Sequence[Tensor], scores: int, own: int) -> tuple[list[Ranks], Ranks]:
-    """Each score's ranks, and those of the sums. An input is ranked among others: among itself it would surprise too little."""
+    """Each score's ranks, and those of the sums. An input is ranked among others: among itself it would look too common."""
     columns = torch.cat(list(scored)) if scored else torch.empty(0, scores, dtype=torch.float64)
     columns = columns[columns.isfinite().all(1)]
     if len(columns) < 2:

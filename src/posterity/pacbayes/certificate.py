@@ -22,11 +22,11 @@ from posterity.pacbayes.bounds import (
 FORMAT = 2
 RULES = ("binomial", "klinv", "excess", "folds", "compression", "preferent")
 PREDICTORS = (
-    "a network drawn anew from the posterior",
-    "a network drawn anew from the prior",
+    "a network drawn at random from the posterior",
+    "a network drawn at random from the prior",
     "the network at the prior's mean",
     "the network that was drawn and kept",
-    "one of several fits, drawn anew, each learned without a part of the examples",
+    "one of several fits, drawn at random, each learned without a part of the examples",
     "the fit that learned from the examples that were picked",
     "the fit that learned from a part of the examples",
     "the fit itself",

@@ -198,7 +198,7 @@ def divergence(posterior: Gaussian, prior: Gaussian) -> dict[str, float]:
 
 
 def rebuilt(gaussian: Gaussian) -> Gaussian:
-    """The same, with every inverse and determinant computed anew: what is drawn is what the divergence speaks of."""
+    """The same, with every inverse and determinant computed again: what is drawn is what the divergence speaks of."""
     return replace(gaussian, precision={name: _rebuilt(m, name) for name, m in gaussian.precision.items()})
 
 
@@ -253,5 +253,5 @@ def _told_apart(off: float, allowed: float, name: str) -> None:
     if not off <= allowed:
         raise InfiniteDivergence(
             f"the precision of block {name!r} is given in a basis that is singular but for rounding (off by {off:.1e}): what is "
-            "drawn from it could not be told from what is certified. Compress the Gaussian, or learn it again."
+            "drawn from it could not be distinguished from what is certified. Compress the Gaussian, or learn it again."
         )

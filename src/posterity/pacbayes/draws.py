@@ -1,4 +1,4 @@
-"""Weights drawn anew for every example, at about the price of a forward pass.
+"""Weights drawn again for every example, at about the price of a forward pass.
 
 A pass over n examples with n independent draws of all weights is what an estimate of a Gibbs risk wants. Layers are reached
 where torch computes them: a linear layer that sees one row an example never has its weights drawn at all, since

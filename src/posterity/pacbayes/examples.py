@@ -68,7 +68,7 @@ class Examples:
 
     @classmethod
     def of(cls, data: Data, batch_size: int = 256, groups: Tensor | None = None, *, look: bool = True) -> Examples:
-        """Read the data, and refuse what would not be a sample of distinct examples that can be told apart.
+        """Read the data, and refuse what would not be a sample of distinct examples that can be distinguished.
 
         With `look`, near copies count once, and an order that betrays dependence is warned of.
         """

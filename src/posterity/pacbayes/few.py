@@ -5,7 +5,7 @@
                until all others are right. What is learned from k of n examples is bounded by the n − k others.
     "split"    learned from a part in a random order, tested by the rest
     "folds"    one of several fits, each learned without a part that tests it
-    "prior"    a network drawn anew from the prior
+    "prior"    a network drawn at random from the prior
 
 Two rules bound what is picked, each with half of δ. `compression_bound` holds for every set that could have been picked, whatever
 the errors of the rest: at each step there is a bound, and the least is taken. `preferent_bound` needs all others to be right, and
@@ -48,7 +48,7 @@ MOST_PICKED = 0.4
 
 @dataclass(frozen=True, eq=False)
 class FewCertified:
-    """What was certified, and the certificate. Of several `predictors` one is drawn anew for every input."""
+    """What was certified, and the certificate. Of several `predictors` one is drawn again for every input."""
 
     predictors: tuple[Predict, ...]
     certificate: Certificate
@@ -81,7 +81,7 @@ def certify_few(
         prior: a Gaussian that has not seen the data.
         data: inputs and classes.
         learner: makes a predictor of some of the examples. It must see nothing but what it is given, and be the same for the
-            same rows: nobody can check that.
+            same rows: no one can check that.
         confidence: with which the bound holds.
         ways: to take the tightest of.
         groups: what belongs together, as for `pt.certify`.
@@ -200,13 +200,18 @@ def _split(few: _Few, case: Case, dealt: Tensor, share: float) -> tuple[Found, C
 
 
 def _folds(few: _Few, case: Case, dealt: Tensor, folds: int) -> tuple[Found, Case, tuple[Predict, ...]]:
-    parts, told, fits = dealt.tensor_split(folds), [], []
+    parts, counts, fits = dealt.tensor_split(folds), [], []
     for number, part in enumerate(parts):
         fits.append(few.learned(torch.cat([other for k, other in enumerate(parts) if k != number])))
-        told.append((counted_errors(few.error(fits[-1], part), len(part), few.grouped), len(part)))
-    error = sum(errors / n for errors, n in told) / folds
-    fields = {"rule": "folds", "predictor": FOLDS, "errors": sum(errors for errors, _ in told), "folds": tuple(told)}
-    bound = folds_bound(told, case.spending.each, grouped=few.grouped)
+        counts.append((counted_errors(few.error(fits[-1], part), len(part), few.grouped), len(part)))
+    error = sum(errors / n for errors, n in counts) / folds
+    fields = {
+        "rule": "folds",
+        "predictor": FOLDS,
+        "errors": sum(errors for errors, _ in counts),
+        "folds": tuple(counts),
+    }
+    bound = folds_bound(counts, case.spending.each, grouped=few.grouped)
     return Found(bound, fields | {"gibbs": error, "upper": error}), case, tuple(fits)
 
 

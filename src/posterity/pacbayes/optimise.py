@@ -47,7 +47,7 @@ def optimise_posterior(
 
     Free are every block's mean and the variances along its own eigenvectors; KL to the prior is exact whatever the prior's
     structure. Each step goes down the slope of klinv(q, KL/n) at the present Gibbs error q and KL, with the loss standing in
-    for the error in proportion. Weights are drawn anew for every example. The prior is not touched, so the bound holds for the
+    for the error in proportion. Weights are drawn again for every example. The prior is not touched, so the bound holds for the
     result as for any posterior: `certify` it with fresh draws.
 
     Args:

@@ -61,7 +61,7 @@ class OwnTensors(TorchDispatchMode):
             if _memory(x) not in self.known and not (written and x.numel() <= WRITTEN_OUT):
                 raise Unfrozen(
                     f"the network computes with a tensor of shape {tuple(x.shape)} that is no parameter, buffer or attribute of "
-                    "its modules (one in a closure, a hook, a NumPy array, or a module kept in a list): nobody can tell what it "
+                    "its modules (one in a closure, a hook, a NumPy array, or a module kept in a list): no one can say what it "
                     "has seen. Register it: register_buffer, nn.Parameter, nn.ModuleList."
                 )
         result = func(*args, **(kwargs or {}))
@@ -76,7 +76,7 @@ OUT_OF_TORCH = {
     getattr(Tensor, name)
     for name in ("tolist", "numpy", "__array__", "__dlpack__", "__repr__", "__format__", "__reduce_ex__", "data_ptr")
 } | {Tensor.untyped_storage, Tensor.storage}
-"""By which the numbers of a tensor leave torch: what is done with them then, nobody sees."""
+"""By which the numbers of a tensor leave torch: what is done with them then, no one sees."""
 
 
 class InsideTorch(TorchFunctionMode):
@@ -90,7 +90,7 @@ class InsideTorch(TorchFunctionMode):
 
 def _read_out(how: str) -> Unfrozen:
     return Unfrozen(
-        f"the network reads numbers of its inputs out of torch ({how}), and nobody can tell what it compares them with: a table "
+        f"the network reads numbers of its inputs out of torch ({how}), and no one can say what it compares them with: a table "
         "of answers would look the same. Compute with tensors alone."
     )
 
@@ -126,7 +126,7 @@ def checked(
     """Raises what is found. `grid` are priors that the user has chosen among; `vouched` answers for unknown pasts.
 
     Without a generator the seed of the draws follows from the prior, the posterior and the examples. `apart` says how it is known
-    that the examples are other rows than the prior's, where that is not to be told from their values.
+    that the examples are other rows than the prior's, where that is not to be distinguished from their values.
     """
     if posterior.blocks != prior.blocks:
         odd = sorted(set(posterior.blocks) ^ set(prior.blocks))
@@ -148,7 +148,7 @@ def checked(
 
 
 def _own_generator(model: nn.Module, posterior: Gaussian, prior: Gaussian, examples: Examples) -> torch.Generator:
-    """Draws that nobody can choose: who asks again, in whatever order the examples come, gets the same seed."""
+    """Draws that no one can choose: who asks again, in whatever order the examples come, gets the same seed."""
     same = posterior is prior
     names = (prior.fingerprint(), "" if same else posterior.fingerprint(), examples.fingerprint)
     device = next(model.parameters()).device
@@ -162,7 +162,7 @@ def unseen(
     past = prior.provenance
     if past.gaps and vouched is None:
         raise UnknownPast(
-            f"nobody can tell what {who} has seen: {'; '.join(past.gaps)}. Learn it with `pt.learn` from an untrained "
+            f"no one can tell what {who} has seen: {'; '.join(past.gaps)}. Learn it with `pt.learn` from an untrained "
             'network, or vouch for it with vouched="…", a text that the certificate then prints.'
         )
     shared = int(seen(past.hashes, examples.hashes).sum())
@@ -185,7 +185,7 @@ def unseen(
     elif past.count:
         notes = [
             f"none of the {examples.count:,} examples is among the prior's {past.count:,} (in any shape or precision; copies "
-            "under another transform cannot be told)"
+            "under another transform cannot be known)"
         ]
     else:
         notes = ["the prior has seen no data"]
@@ -248,7 +248,7 @@ def _each_on_its_own(model: nn.Module, blocks: dict[str, Block], posterior: Gaus
         except (RuntimeError, ValueError):
             alone = torch.full_like(together, torch.nan)
     if not bool(torch.isfinite(together).all()):
-        return  # which is told where errors are counted
+        return  # which is reported where errors are counted
     size = float(together.abs().max())
     if together.shape != alone.shape or not float((together - alone).abs().max()) <= TOLERANCE * (1 + size):
         raise MixedExamples(
@@ -264,7 +264,7 @@ def _choices(prior: Gaussian, examples: Examples, grid: int, spending: Spending)
             continue
         if choice.options is None and grid == 1:
             raise UndeclaredChoice(
-                f"{choice.what} of the prior was chosen by data, perhaps by these examples, and nobody wrote down from how many: "
+                f"{choice.what} of the prior was chosen by data, perhaps by these examples, and no one wrote down from how many: "
                 "declare how many priors there were to choose from, before the data was seen, with grid=K."
             )
         spending = spending.paying(choice.what, choice.options or 1)

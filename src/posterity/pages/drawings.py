@@ -23,7 +23,7 @@ def svg(figure: Figure, name: str, label: str | None = None, colours: Mapping[st
     Args:
         figure: of matplotlib.
         name: tells this drawing apart from others of the page: no two may have the same.
-        label: what a reader who does not see it is told; the name by default.
+        label: its description for readers who do not see it; the name by default.
         colours: colours of the figure, and the page's variables that stand for them.
     Returns:
         An `<svg>` element as wide as its place on the page.

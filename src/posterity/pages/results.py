@@ -124,16 +124,16 @@ def _figures(scores: Mapping[str, float]) -> str:
 
 
 NAMES = {
-    "accuracy": "of the answers are right",
-    "nll": "mean surprise at the truth, nats (NLL)",
-    "ece": "how far confidence is from being deserved (ECE)",
+    "accuracy": "accuracy",
+    "nll": "NLL, nats",
+    "ece": "ECE",
     "brier": "Brier score",
-    "calibration_auroc": "how well its doubt finds its own errors (AUROC)",
-    "error_at_most_95": "error on new inputs like these, at most (holds with 95 %)",
-    "unknown_auroc": "how well its score finds foreign inputs (AUROC)",
+    "calibration_auroc": "AUROC of confidence for right answers",
+    "error_at_most_95": "error at most, with 95 % confidence",
+    "unknown_auroc": "AUROC for unknown inputs",
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
-    "inside_95": "of the numbers inside the 95 % intervals",
+    "inside_95": "coverage of the 95 % intervals",
 }
 
 
@@ -145,7 +145,7 @@ def _scores(
     drawn = {"scores for unknown inputs": plot.unknown(prediction.unknown, foreign)}
     if inputs is not None and _are_images(inputs):
         labels = [classes[int(i)] for i in prediction.labels] if classes else None
-        drawn["the strangest inputs"] = plot.gallery(inputs, prediction.unknown, labels=labels)
+        drawn["the most unusual inputs"] = plot.gallery(inputs, prediction.unknown, labels=labels)
     return drawn
 
 
@@ -154,5 +154,5 @@ def _are_images(x: Tensor) -> bool:
 
 
 def scores_of(found: Scores) -> dict[str, float]:
-    """Figures of a classifier by name, without those that cannot be told."""
+    """Figures of a classifier by name, without those that cannot be known."""
     return {name: value for name, value in vars(found).items() if value == value}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, GRID = "#222223", "#dededf"
-# Okabe and Ito's colours, told apart by every kind of colour vision.
+# Okabe and Ito's colours, distinct for every kind of colour vision.
 COLOURS = {
     "blue": "#0072b2",
     "orange": "#d55e00",
@@ -36,7 +36,7 @@ def figure(width: float = 4.4, height: float = 3.3) -> Figure:
 
 
 def canvas(ax: Axes | None, width: float = 4.4, height: float = 3.3) -> Axes:
-    """The axes given, or new ones of that size in inches, without the lines that nobody reads."""
+    """The axes given, or new ones of that size in inches, without the lines that no one reads."""
     ax = figure(width, height).subplots() if ax is None else ax
     ax.grid(True, color=GRID, lw=0.7)
     ax.set_axisbelow(True)

@@ -178,9 +178,9 @@ def pack_head(predictor: HeadPredictor) -> tuple[Plain, dict[str, Tensor]]:
     """A head as plain values and tensors; its examples are stored beside it."""
     source, parts = predictor.source, {}
     parts["head"], about = to_tensors(predictor.head)
-    parts["known"], told = novelty.to_tensors(predictor.reference)
+    parts["known"], past = novelty.to_tensors(predictor.reference)
     outputs = predictor.head.classes if isinstance(predictor.head, ClassHead) else 1
-    plain: Plain = {"kind": "head", "width": predictor.head.width, "outputs": outputs, "head": about, "known": told}
+    plain: Plain = {"kind": "head", "width": predictor.head.width, "outputs": outputs, "head": about, "known": past}
     if source is not None and predictor.leave_out is not None:
         said = LEFT_OUT[type(source)]
         parts["left out"] = {"folds": predictor.leave_out.folds} | {name: getattr(source, name) for name in said}

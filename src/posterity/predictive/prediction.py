@@ -60,8 +60,8 @@ class Prediction:
     """[draws, examples, ...]: outputs per draw, if asked for."""
     unknown: Tensor | None = None
     """A score for inputs unlike the training data, from the covariance as it is, without any temperature: the entropy of classes,
-    or the variance of a regression's outputs. The larger, the stranger. Entropy ends at log C; where a fit knows the variances
-    of its outputs at known inputs, the log of how far this one's is beyond a hundred times the largest of them is added."""
+    or the variance of a regression's outputs. The larger, the more unusual. Entropy ends at log C; where a fit knows the
+    variances of its outputs at known inputs, the log of how far this one's is beyond a hundred times their largest is added."""
     names: tuple[str, ...] = ()
     """Of the classes, in the order of `probs`, where they are known."""
 
@@ -180,12 +180,12 @@ def scores(
     probs, unknown = (torch.zeros_like(moments[0].mean) for _ in range(2))
     beyond = torch.zeros_like(_entropy(likelihood)(probs))
     shares = [m.weight if m.in_unknown is None else m.in_unknown for m in moments]
-    for m, strange in zip(moments, shares, strict=True):
-        if strange > 0:
+    for m, share in zip(moments, shares, strict=True):
+        if share > 0:
             # Scores for unknown inputs want the covariance as it is: the temperature is for probabilities.
             closed = "probit" if kind == "sampled" else kind
-            unknown = unknown + strange / sum(shares) * link(m.mean, m.covariance, likelihood, closed)
-            beyond = beyond + strange / sum(shares) * _beyond(m, likelihood)
+            unknown = unknown + share / sum(shares) * link(m.mean, m.covariance, likelihood, closed)
+            beyond = beyond + share / sum(shares) * _beyond(m, likelihood)
         if m.weight:
             spoken = link(*m.softened, likelihood, kind, samples=samples, generator=generator)
             probs = probs + m.weight * spoken

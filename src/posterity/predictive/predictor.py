@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -86,6 +86,8 @@ class Stack(Predictor):
     __repr__ = brief
 
     parts: tuple[tuple[float, Predictor], ...]
+    said: str = field(default="", repr=False)
+    """The weights in words, for a plan."""
 
     @property
     def likelihood(self) -> Likelihood:  # type: ignore[override]

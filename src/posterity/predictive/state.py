@@ -20,6 +20,7 @@ from posterity.data.examples import Examples
 from posterity.errors import DamagedFile, NotStorable
 from posterity.gaussian import Gaussian
 from posterity.gaussian.triangles import packed, unpacked
+from posterity.heads import ClassHead, from_tensors, to_tensors
 from posterity.kernel import (
     BlockFrame,
     Calibration,
@@ -42,6 +43,7 @@ from posterity.kernel.variational import VariationalLatent, VariationalPosterior
 from posterity.predictive.exact import AveragedNetworks, ExactLinear, LastLayer
 from posterity.predictive.head import HeadPredictor, pack_head, unpack_head
 from posterity.predictive.linearised import StructuredGaussian
+from posterity.predictive.on_features import HeadOnFeatures
 from posterity.predictive.on_inputs import OnInputs
 from posterity.predictive.predictor import Plain, Predictor, Stack
 from posterity.tables import from_plain, to_plain
@@ -117,6 +119,12 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             shares = [share for share, _ in predictor.networks]
             own = {"calibration": numbers_of(predictor.calibration), "shares": shares}
             return {"kind": "networks", **_meaning(predictor), **own}, tensors
+        case HeadOnFeatures():
+            head, about = to_tensors(predictor.head)
+            tensors = {f"point/{name}": w for name, w in predictor.point.items()}
+            plain = {"kind": "head on features", **_meaning(predictor), "layer": predictor.layer, "head": about}
+            plain["calibration"] = numbers_of(predictor.calibration)
+            return plain, tensors | {f"head/{k}": x for k, x in head.items()}
         case ExactLinear():
             return _pack_exact(predictor)
         case OnInputs():
@@ -155,6 +163,15 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             rows = None if context.examples is None else context.examples.whole.positional[0].double().cpu()
             model = from_plain(plain["model"], tensors, rows)
             return OnInputs(model, likelihood_of(plain["likelihood"]), _link(plain))
+        case "head on features":
+            head = from_tensors(_below(tensors, "head"), plain["head"])
+            if not isinstance(head, ClassHead):
+                raise DamagedFile("a head on features is for classes, and this one is not.")
+            point = _below(tensors, "point")
+            soft = calibration_of(plain["calibration"])
+            return HeadOnFeatures(
+                point, str(plain["layer"]), head, soft, likelihood_of(plain["likelihood"]), _link(plain)
+            )
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
         case "head":

@@ -271,7 +271,7 @@ class BPNN:
         past = self._past(column, own)
         head = own_block(len(self.learned), self.architecture.head)
         history = train_column(network, task, own, self.memory_limit, seed, options, head)
-        # Training may have been given numbers for examples: what the weights have seen is told here.
+        # Training may have been given numbers for examples: what the weights have seen is noted here.
         given = [task.train, task.validation, options["validation"]]
         sign(
             network, past.joined(*(Provenance.of(x) for x in given if x is not None and not isinstance(x, float | int)))

@@ -1,4 +1,4 @@
-"""What earlier columns hand on for examples that come again every epoch: kept, not computed anew."""
+"""What earlier columns hand on for examples that come again every epoch: kept, not computed again."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Fit:
         be what was learned from here, if the prior has not seen it: `pt.certify` with this fit's posterior and prior. Of four
         methods (networks drawn from the posterior, by two rules, or from the prior, or at the prior's mean) the tightest is taken
         and paid for. The certificate's first line says of which predictor it speaks. With `methods=` (or `passes=`, of draws)
-        another family is declared, and `pt.certify_folds` learns anew for a bound on what `predict` says.
+        another family is declared, and `pt.certify_folds` learns again for a bound on what `predict` says.
         """
         asked = {
             name: value for name, value in options.items() if value is not None and name not in ("vouched", "progress")

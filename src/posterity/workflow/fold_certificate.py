@@ -2,7 +2,7 @@
 
 After a new head the prior's mean knows no class, and every bound that starts from the prior is empty. A fit that was learned
 without some examples may be anything at all: those examples are plain test data for it. The bound is on a predictor that takes
-one of the fits, drawn anew for every input. It is that of each fit by Clopper and Pearson, with its part of δ, averaged. The
+one of the fits, drawn again for every input. It is that of each fit by Clopper and Pearson, with its part of δ, averaged. The
 predictions are those of `fit.predict`: the whole posterior, which other certificates do not speak of.
 """
 
@@ -72,10 +72,10 @@ def certify_folds(
     progress: bool = True,
     **learning: Any,
 ) -> Folds:
-    """Learn from few examples without a part each time, and bound the error of one of the fits, drawn anew, by those parts.
+    """Learn from few examples without a part each time, and bound the error of one of the fits, drawn again, by those parts.
 
     Costs as many fits as there are folds. Which example is in which part is random and knows nothing of labels. Strengths and
-    temperatures are chosen anew without the part, so there is nothing to pay for them.
+    temperatures are chosen again without the part, so there is nothing to pay for them.
 
     Args:
         model: the network that the prior is for; it comes out as it went in.
@@ -128,7 +128,7 @@ def certify_folds(
     # Rows of each part in the examples' own order, whatever order they came in.
     parts = [examples.order[torch.isin(examples.units, part)] for part in shuffled]
     options: dict[str, Any] = {"classes": classes, "head": head, "progress": False, "generator": generator} | learning
-    fits, told = [], []
+    fits, counts = [], []
     for number, out in track(list(enumerate(parts)), folds, "folds", progress):
         kept = torch.cat([part for other, part in enumerate(parts) if other != number])
         twin = copied(model)
@@ -148,22 +148,22 @@ def certify_folds(
         fits.append(fit)
         wrong = wrong_of(fit, batches(rows_of(data, out), batch_size)).double()
         error, n = error_by_unit(wrong, units[out], examples.grouped)
-        told.append((error * n if grouped else round(error * n), n))
+        counts.append((error * n if grouped else round(error * n), n))
     case = Case.at_prior(model, found, task.prior, examples.n, likelihood, batch_size=batch_size)
     beside = bounded("mean", case, examples.readings())
-    error = sum(wrong / n for wrong, n in told) / folds
+    error = sum(wrong / n for wrong, n in counts) / folds
     fields = {
         "rule": "folds",
         "predictor": FOLDS,
         "gibbs": error,
         "upper": error,
-        "errors": sum(wrong for wrong, _ in told),
-        "folds": tuple(told),
+        "errors": sum(wrong for wrong, _ in counts),
+        "folds": tuple(counts),
     }
     examples = replace(examples, grouped=grouped)
     notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
     certificate = written(
-        Found(folds_bound(told, found.spending.each, grouped=grouped), fields),
+        Found(folds_bound(counts, found.spending.each, grouped=grouped), fields),
         case,
         examples,
         beside,

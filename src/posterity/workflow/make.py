@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from posterity.blocks import named
 from posterity.checks import Admitted
 from posterity.curvature import EKFAC, estimate
-from posterity.data.leave_out import LeaveOut
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
-from posterity.kernel import Calibration, stacking_weight
+from posterity.kernel import Calibration
 from posterity.laplace import History, Scales, update
 from posterity.pacbayes import tune
 from posterity.predictive.linearised import StructuredGaussian
@@ -26,7 +23,7 @@ from posterity.workflow.fit import Fit
 from posterity.workflow.plan import Plan
 from posterity.workflow.problem import Problem
 from posterity.workflow.ways.around_prior import around_prior
-from posterity.workflow.ways.candidate import Candidate, Made, Options
+from posterity.workflow.ways.candidate import Candidate, Made, Options, stack
 from posterity.workflow.ways.last_layer import last_layer
 from posterity.workflow.ways.network_aside import network_aside
 from posterity.workflow.ways.networks import from_prior, networks_from_scratch
@@ -34,7 +31,8 @@ from posterity.workflow.ways.on_inputs import FITTED, on_inputs
 from posterity.workflow.ways.one_network import one_network, polish
 from posterity.workflow.ways.small_networks import small_networks
 from posterity.workflow.ways.stack import table_stack
-from posterity.workflow.ways.structured import calibrated, structured, usual_spread
+from posterity.workflow.ways.structured import predictive, structured, usual_spread
+from posterity.workflow.ways.unadapted import head_alone, prior_alone
 
 log = logging.getLogger("posterity")
 ALONE = {
@@ -44,19 +42,30 @@ ALONE = {
     "one network": one_network,
     "network aside": network_aside,
 }
-"""Ways that need no other candidate."""
+"""Ways that come first, and leave their weights in the network."""
+BESIDE: dict[str, Callable[[Problem, Options, Candidate], Candidate]] = {
+    "networks from the prior": from_prior,
+    "head alone": lambda problem, options, _: head_alone(problem, options),
+    "prior alone": lambda problem, options, _: prior_alone(problem, options),
+}
+"""Ways beside a first one."""
 
 
 def make_fit(problem: Problem, plan: Plan, options: Options) -> Fit:
     """The only place that makes a `Fit`."""
     if plan.ways == ("last layer",):
         made = last_layer(problem, options)
-    elif plan.ways == ("structured",):
+    elif plan.ways[0] in ("structured", "structured, last layer"):
+        if plan.ways == ("structured, last layer",):
+            assert problem.last_layer is not None
+            problem = replace(problem, prior=problem.prior.restricted([problem.last_layer]))
         made = structured(problem, options)
     else:
         plan, best, predictor = _candidates(problem, plan, options)
         made = _with_gaussian(problem, best, predictor, options)
     examples = problem.examples if made.predictor.needs_examples else None
+    if isinstance(made.predictor, Stack) and (said := made.predictor.said):
+        plan = plan.but(f"weights: {said}")
     return Fit(
         problem.model,
         made.prior,
@@ -81,35 +90,23 @@ def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, C
         plan = plan.instead("one network", f"{first}: {error} One network is trained instead.")
         log.warning("%s", plan.reasons[-1])
         best = one_network(problem, options)
-    predictor, probs = best.predictor, best.probs
-    if others:
+    found = [best]
+    for way in others if plan.ways[0] == first else ():
         try:
-            second = from_prior(problem, options, best)
-            predictor = stacked([best, second], problem.leave_out)
-            probs = _of_stack(predictor, best.probs, second.probs)
+            found.append(BESIDE[way](problem, options, best))
         except NotFinite as error:
-            left = tuple(way for way in plan.ways if way != others[0])
-            plan = replace(plan.but(f"{others[0]}: {error} They are left out."), ways=left)
+            plan = replace(plan.but(f"{way}: {error} They are left out."), ways=tuple(w for w in plan.ways if w != way))
             log.warning("%s", plan.reasons[-1])
-    if first == "exact around the prior" and options.trains and (len(plan.ways) == 1 or options.training):
-        best = replace(best, history=polish(problem, options, best.prior))
+    predictor = best.predictor
     if inputs := [way for way in plan.ways if way in FITTED]:
-        network = [] if predictor is None else [replace(best, predictor=predictor, probs=probs)]
-        models = [on_inputs(way, problem, options, best) for way in inputs]
-        predictor, best = table_stack(problem, [*network, *models], options), replace(best, scores_unknown=False)
+        found += [on_inputs(way, problem, options, best) for way in inputs]
+        predictor, best = table_stack(problem, found, options), replace(best, scores_unknown=False)
+    elif len(found) > 1:
+        predictor = stack(plan.ways, found, problem.leave_out, options.recipe.stacking)
+    trains = "networks from the prior" not in plan.ways or options.training
+    if first == "exact around the prior" and options.trains and trains:
+        best = replace(best, history=polish(problem, options, best.prior))
     return plan, best, predictor
-
-
-def stacked(candidates: Sequence[Candidate], leave_out: LeaveOut) -> Stack:
-    """Two candidates with the weights that left-out examples give them."""
-    (first, here), (second, there) = [(cast(Predictor, c.predictor), c.probs) for c in candidates]
-    share = 0.5 if here is None or there is None else stacking_weight(here, there, leave_out)
-    return Stack(((1 - share, first), (share, second)))
-
-
-def _of_stack(stack: Stack, here: Tensor | None, there: Tensor | None) -> Tensor | None:
-    """What a stack of two gives left-out targets."""
-    return None if here is None or there is None else torch.lerp(here, there, stack.parts[1][0])
 
 
 def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | None, options: Options) -> Made:
@@ -130,11 +127,10 @@ def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | Non
         scales = tune(model, curvature, best.prior, options.criterion).scales
     posterior = signed(update(model, curvature, best.prior, scales), model, best.history, problem.classes)
     link, size, likelihood = options.link, problem.batch_size, best.likelihood
-    if predictor is None:
-        calibration = Calibration()
-        if not options.by_bound:
-            calibration = calibrated(model, posterior, likelihood, part, best.held, link, size)
-        predictor = StructuredGaussian(posterior, calibration, likelihood, link)
+    if predictor is None and options.by_bound:
+        predictor = StructuredGaussian(posterior, Calibration(), likelihood, link)
+    elif predictor is None:
+        predictor = predictive(model, posterior, likelihood, part, best.held, options, size)
     elif not best.scores_unknown:
         # Trained networks say nothing of inputs unlike all others: that is left to the posterior.
         usual = Calibration(usual=usual_spread(model, posterior, likelihood, problem.again, size))

@@ -19,11 +19,14 @@ Verb = Literal["learn", "adapt", "posterior", "head"]
 Way = Literal[
     "exact around the prior",
     "networks from the prior",
+    "head alone",
+    "prior alone",
     "networks from scratch",
     "small networks",
     "one network",
     "last layer",
     "structured",
+    "structured, last layer",
     "network aside",
     "linear on the inputs",
     "Gaussian process on the inputs",
@@ -57,11 +60,17 @@ class Facts:
     """Whether its weights are as torch starts them."""
     plain_network: bool = True
     """Whether it has no trainable weights outside its blocks, and no running statistics."""
+    as_asked: bool = False
+    """Whether the exact posterior was asked for by its details (shares=, inference=): others would speak beside it."""
+    has_head: bool = False
+    """Whether classes, each of them with an example, are read off one last layer."""
     can_leave_out: bool = True
     same_again: bool = True
     """Whether examples are the same at each reading."""
     last_layer: int | None = None
     """The inputs of a last layer that is uncertain alone, everything else staying as it is; None for anything else."""
+    products: float = 0.0
+    """Of a forward pass over all examples; known where the layers of a trained network are not chosen by the user."""
     no_last_layer: str = "several layers are uncertain, or an estimator was given"
     """Why there is none."""
     limits: Limits = Limits()  # noqa: RUF009 (frozen)
@@ -117,10 +126,14 @@ def facts_of(verb: Verb, problem: Problem, options: Options, last: int | str | N
         trains=options.trains,
         new_network=problem.is_new_network,
         plain_network=problem.is_plain,
+        as_asked=options.shares is not None or options.inference is not None,
+        has_head=problem.last_layer is not None
+        and (verb == "posterior" or (problem.learned and problem.has_every_class)),
         can_leave_out=found is not None and bool(len(problem.leave_out.judged)),
         same_again=found is not None and problem.seen.is_known,
         last_layer=last if isinstance(last, int) else None,
         no_last_layer=last if isinstance(last, str) else Facts.no_last_layer,
+        products=problem.work if verb == "posterior" and last is None and options.estimator is None else 0.0,
         limits=problem.limits,
         learns_noise=problem.learns_noise,
         noise_per_input=getattr(problem.likelihood, "per_input", False),
@@ -184,12 +197,24 @@ def _with_inputs(f: Facts, plan: Plan) -> Plan:
 
 
 def _after_prior(f: Facts) -> Plan:
-    ways: tuple[Way, ...] = ("exact around the prior",)
+    ways: list[Way] = ["exact around the prior"]
     reasons = [f"{_count(f)}: few enough for the exact posterior around the prior's mean"]
-    if f.trains and f.criterion == "loo" and not f.regression:
-        ways = (*ways, "networks from the prior")
-        reasons.append("networks trained from the prior have a weight by what they left out")
-    return Plan(f.verb, ways, tuple(reasons))
+    if f.criterion == "loo" and not f.regression:
+        if f.trains:
+            ways.append("networks from the prior")
+        if not f.as_asked:
+            if f.has_head:
+                ways.append("head alone")
+            if not f.new_head:
+                ways.append("prior alone")
+    if len(ways) > 1:
+        judge = (
+            "each has a weight by what it left out"
+            if f.can_leave_out
+            else "nothing can be left out: weights are beliefs"
+        )
+        reasons.append(f"{len(ways)} candidates: {judge}")
+    return Plan(f.verb, tuple(ways), tuple(reasons))
 
 
 def _regression(f: Facts) -> Plan:
@@ -236,7 +261,13 @@ def _classes(f: Facts) -> Plan:
 
 def _of_trained(f: Facts) -> Plan:
     if f.last_layer is None:
-        return Plan(f.verb, ("structured",), (f.no_last_layer,))
+        if f.products <= f.limits.products or not f.has_head:
+            return Plan(f.verb, ("structured",), (f.no_last_layer,))
+        why = (
+            f"a forward pass over all examples takes {f.products:.0e} products (limit {f.limits.products:.0e}), and curvature of "
+            'all layers some fifty: the last layer alone is uncertain (method="structured" takes all)'
+        )
+        return Plan(f.verb, ("structured, last layer",), (why,))
     few = f.examples is not None and f.examples <= f.limits.shared
     reach = few or f.last_layer * f.outputs <= f.limits.side
     if f.learns_noise:
@@ -249,7 +280,8 @@ def _of_trained(f: Facts) -> Plan:
 
 def _possible(f: Facts) -> tuple[str, ...]:
     if f.verb == "posterior":
-        return ("structured",) if f.last_layer is None else ("last layer", "structured")
+        exact = () if f.last_layer is None else ("last layer",)
+        return (*exact, "structured", *(("structured, last layer",) if f.has_head else ()))
     if f.verb == "adapt":
         return ("exact around the prior",)
     found: list[str] = ["one network"]

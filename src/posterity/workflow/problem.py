@@ -17,15 +17,16 @@ from posterity.blocks.replicas import check_copyable
 from posterity.checks import check_groups
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.data import Data
-from posterity.data.batches import Workers, is_pair, known_length
+from posterity.data.batches import Workers, batches, is_pair, known_length
 from posterity.data.examples import Examples, read_up_to
 from posterity.data.hashes import batch_hashes
 from posterity.data.leave_out import LeaveOut
 from posterity.data.provenance import Provenance, past_of
 from posterity.data.weights import looks_new
-from posterity.errors import BadData, BadTargets, UnsupportedNetwork
+from posterity.errors import BadData, BadTargets, UnsupportedLayer, UnsupportedNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
+from posterity.kernel.last_layer import features_of
 from posterity.laplace import fitted, isotropic
 from posterity.laplace.prior import head_name
 from posterity.workflow.recipe import Limits
@@ -113,6 +114,52 @@ class Problem:
         return found if found is not None and self.limits.exact(found.count, found.outputs, new) else None
 
     @cached_property
+    def work(self) -> float:
+        """Products of a forward pass over all examples: what curvature of all layers costs some fifty times."""
+        held = None if self.examples is None else self.examples.inputs[0]
+        if (first := held or next(iter(batches(self.again, 1)), None)) is None:
+            return 0.0
+        found: list[float] = []
+
+        def count(module: nn.Module, _: object, out: object) -> None:
+            weight = module.weight
+            if isinstance(weight, Tensor) and weight.ndim > 1 and isinstance(out, Tensor):
+                found.append(weight.numel() * out.numel() / weight.shape[0])
+
+        layers = [m for m in self.model.modules() if "weight" in m._parameters]
+        hooks = [layer.register_forward_hook(count) for layer in layers]
+        try:
+            with torch.no_grad(), evaluating(self.model):
+                one = first.rows(torch.arange(1)).to(next(self.model.parameters()).device)
+                one.outputs(self.model)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return sum(found) * self.size()[0]
+
+    @property
+    def has_every_class(self) -> bool:
+        """Whether targets are classes, and the examples have all that the network has outputs for."""
+        found = self.examples
+        return (
+            found is not None
+            and isinstance(self.likelihood, Categorical)
+            and len(found.targets.unique()) == found.outputs > 1
+        )
+
+    @cached_property
+    def last_layer(self) -> str | None:
+        """The layer whose outputs are the network's, one vector an example, on top of others; None where there is none."""
+        name = head_name(self.model)
+        if self.examples is None or name is None or name not in self.prior.mean or len(self.prior.mean) < 2:
+            return None
+        try:
+            features_of(self.model, name, self.examples.inputs[0].rows(torch.arange(1)))
+        except UnsupportedLayer:
+            return None
+        return name
+
+    @cached_property
     def leave_out(self) -> LeaveOut:
         """What is left out together."""
         assert self.examples is not None
@@ -126,7 +173,7 @@ class Problem:
         try:
             return Provenance.read(self.data, torch.cat([batch_hashes(batch) for batch in self.examples.inputs]))
         except BadData as error:
-            return Provenance.unknown(f"the data cannot be told apart: {error}")
+            return Provenance.unknown(f"the data cannot be distinguished: {error}")
 
     @property
     def again(self) -> Data:

@@ -158,7 +158,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _scaling(self) -> dict[str, Any] | None:
-        """How the prior's data was scaled, where its file says so and nobody asked for another scaling."""
+        """How the prior's data was scaled, where its file says so and no one asked for another scaling."""
         if self.prior_ is None or not self.prior_.card.recipe or self.standardise is False:
             return None
         found = parse(self.prior_.card.recipe)

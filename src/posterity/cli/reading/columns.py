@@ -120,8 +120,8 @@ def _has(table: Table, name: str) -> str:
 def _check_there(table: Table, wanted: tuple[str, ...], learned: bool) -> None:
     lacking = [name for name in wanted if name not in table.names]
     if lacking:
-        told = ", ".join(f'"{name}"' for name in lacking) + (" that was learned from" if learned else "")
-        raise BadData(f"{table.path} lacks the column {told}: it has {', '.join(table.names)}.")
+        listed = ", ".join(f'"{name}"' for name in lacking) + (" that was learned from" if learned else "")
+        raise BadData(f"{table.path} lacks the column {listed}: it has {', '.join(table.names)}.")
 
 
 def _kept(table: Table, wanted: tuple[str, ...], options: ReadOptions) -> tuple[Array, list[str]]:
@@ -132,12 +132,12 @@ def _kept(table: Table, wanted: tuple[str, ...], options: ReadOptions) -> tuple[
         gaps[options.target] = _gaps(table.columns[options.target])
     lacking = {name: found for name, found in gaps.items() if found.any()}
     if lacking and rule == "refuse":
-        told = "; ".join(
+        listed = "; ".join(
             f'"{name}" lacks {int(found.sum()):,} (first in {table.place(int(found.argmax()))})'
             for name, found in list(lacking.items())[:5]
         )
         raise BadData(
-            f"{table.path} has missing values: {told}. --missing drop leaves these rows out, --missing mean fills them in."
+            f"{table.path} has missing values: {listed}. --missing drop leaves these rows out, --missing mean fills them in."
         )
     out = np.zeros(len(table.places), bool)
     filled = 0
@@ -171,11 +171,11 @@ def _columns(table: Table, wanted: tuple[str, ...], kept: Array, options: ReadOp
         else:
             found.append(column)
     if bad:
-        told = "; ".join(f'column "{name}" {problem}' for name, problem in bad[:8])
+        listed = "; ".join(f'column "{name}" {problem}' for name, problem in bad[:8])
         rest = f"; and {len(bad) - 8} more" if len(bad) > 8 else ""
         good = ",".join(column.name for column in found)
         remedy = f"--columns {good} leaves them out" if good else "--columns chooses others"
-        raise BadData(f"{table.path}: {told}{rest}. {remedy}; or turn them into numbers.")
+        raise BadData(f"{table.path}: {listed}{rest}. {remedy}; or turn them into numbers.")
     return tuple(found)
 
 
@@ -236,9 +236,9 @@ def _encoded(table: Table, column: Column, kept: Array) -> tuple[Array, list[str
             unseen[text] += 1
     if not unseen:
         return out, []
-    told = ", ".join(f'"{text[:40]}"' for text, _ in unseen.most_common(3))
+    listed = ", ".join(f'"{text[:40]}"' for text, _ in unseen.most_common(3))
     return out, [
-        f'column "{column.name}": {unseen.total():,} of {len(kept):,} rows hold text that was not learned from ({told}): '
+        f'column "{column.name}": {unseen.total():,} of {len(kept):,} rows hold text that was not learned from ({listed}): '
         "they are 0 in all its categories."
     ]
 

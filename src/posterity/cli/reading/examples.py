@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from posterity.errors import BadData
+from posterity.errors import BadData, UnknownNetwork
 
 Array = npt.NDArray[Any]
 Task = Literal["classification", "regression"]
 Kind = Literal["images", "arrays", "table", "hugging face", "named"]
 MissingRule = Literal["refuse", "drop", "mean"]
+LIBRARIES = ("timm", "torchvision")
+"""Whose networks are encoders by name."""
 SMALLEST_SCALE = 1e-12
 """A column that varies less is constant, and only shifted."""
 
@@ -35,9 +37,15 @@ class ReadOptions:
     part: str = "train"
     groups: str | None = None
     """The column (of .npz the array) that says which examples belong together. It is no input."""
+    labels: str | None = None
+    """A file of labels that stands beside the inputs."""
+    encoder: str | None = None
+    """What makes features of images."""
+    quiet: bool = False
+    """Whether encoding shows no progress."""
 
     def like(self, recipe: Recipe | None) -> ReadOptions:
-        """What it takes to read data as that of a fit was; a target or a rule for missing values may be named anew."""
+        """What it takes to read data as that of a fit was; a target or a rule for missing values may be named again."""
         if recipe is None:
             return self
         if self.columns and recipe.columns and set(self.columns) != set(recipe.names):
@@ -46,6 +54,11 @@ class ReadOptions:
                 "leave --columns out."
             )
         picture = len(recipe.shape) == 3
+        if recipe.encoder is not None and self.encoder is None and is_code(recipe.encoder):
+            raise UnknownNetwork(
+                f"these images were encoded by {recipe.encoder}, which is code and not in the file: say --encoder "
+                f"{recipe.encoder} to run it."
+            )
         return replace(
             self,
             target=self.target or recipe.target,
@@ -54,9 +67,15 @@ class ReadOptions:
             text=(),
             task=recipe.task,
             missing=self.missing or recipe.missing,
-            size=recipe.shape[-1] if picture else None,
+            size=recipe.shape[-1] if picture else recipe.size,
+            encoder=(self.encoder or recipe.encoder) if recipe.encoder is not None else None,
             channels=recipe.shape[0] if picture else None,
         )
+
+
+def is_code(encoder: str) -> bool:
+    """Whether an encoder's name stands for code of somebody's, which is run only if the user names it."""
+    return ":" in encoder and encoder.partition(":")[0] not in LIBRARIES
 
 
 @dataclass(frozen=True)
@@ -93,6 +112,9 @@ class Recipe:
     target_mean: float = 0.0
     target_scale: float = 1.0
     """Of a regression's target; predictions are turned back into its own units."""
+    encoder: str | None = None
+    """What made features of images, and of which size."""
+    size: int | None = None
     groups: str | None = None
     """What belonged together where it was learned: certificates count the same."""
 
@@ -107,6 +129,8 @@ class Recipe:
             missing=options.missing or "refuse",
             groups=options.groups,
         )
+        if options.encoder is not None:
+            recipe = replace(recipe, encoder=options.encoder, size=options.size)
         if task == "regression" and raw.y is not None:
             y = numbers_of(raw.y)
             recipe = replace(recipe, target_mean=float(y.mean()), target_scale=_scale(float(y.std())))
@@ -144,6 +168,8 @@ class Recipe:
 
     def rows(self) -> list[tuple[str, str]]:
         """What a reader of a fit's card has to know, in words."""
+        if self.encoder is not None:
+            return [("encoder", f"{self.encoder}, {self.size or 'its own number of'} pixels on a side")]
         if not self.columns:
             return []
         text = [str(column) for column in self.columns if column.categories]
@@ -164,7 +190,7 @@ class Recipe:
 
     @classmethod
     def from_json(cls, found: Any) -> Recipe:
-        """From plain values, each looked at: they may come from a stranger's file."""
+        """From plain values, each looked at: they may come from a file of unknown origin."""
         try:
             recipe = cls(
                 task={name: name for name in get_args(Task)}[found["task"]],
@@ -176,6 +202,8 @@ class Recipe:
                 missing={name: name for name in get_args(MissingRule)}[found["missing"]],
                 target_mean=float(found["target_mean"]),
                 target_scale=float(found["target_scale"]),
+                encoder=None if found.get("encoder") is None else str(found["encoder"]),
+                size=None if found.get("size") is None else int(found["size"]),
                 groups=None if found.get("groups") is None else str(found["groups"]),
             )
             recipe._check()

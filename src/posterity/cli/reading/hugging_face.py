@@ -60,7 +60,7 @@ def picture_of(found: Any, options: ReadOptions) -> str | None:
 
 
 def image_shape(found: Any, options: ReadOptions) -> tuple[int, ...] | None:
-    """Of one input, where inputs are images: their headers tell."""
+    """Of one input, where inputs are images: their headers say."""
     picture = picture_of(found, options)
     if picture is None:
         return None

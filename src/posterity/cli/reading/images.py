@@ -18,11 +18,13 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", "
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 """What is decoded, whatever a file is called: Pillow knows others that run programs."""
 SIZE = 28
-"""Pixels on a side, unless told otherwise."""
+"""Pixels on a side, unless stated otherwise."""
 PIXELS = 64_000_000
 """Of the largest image that is decoded: twelve bytes each on the way make 0.8 GB."""
 LOOKED_AT = 20
-"""Images that decide whether all are grey."""
+"""Images that decide whether all are grey, or photographs."""
+PHOTOGRAPH = 112
+"""Pixels on the shorter side from which on too much is lost at 28."""
 GREY = ("1", "L", "LA", "I", "I;16", "F")
 """Pillow's modes without colour."""
 Source = Path | Callable[[], IO[bytes]]
@@ -52,11 +54,16 @@ def _images(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES)
 
 
-def read_images(folder: Path, size: int, channels: int | None) -> Raw:
+def read_images(folder: Path, size: int | None, channels: int | None) -> Raw:
     """All images of a folder as numbers in [0, 1], (n, channels, size, size)."""
     files, classes = image_files(folder)
     paths = [path for path, _ in files]
-    x, notes = pixels({str(path): path for path in paths}, size, channels)
+    x, notes = pixels({str(path): path for path in paths}, size or SIZE, channels)
+    if size is None and (side := _side(paths)) >= PHOTOGRAPH:
+        notes.append(
+            f"these look like photographs ({side} pixels on the shorter side), and are reduced to {SIZE}: --encoder makes "
+            "features of them at full size, --size asks for more pixels."
+        )
     labels = np.array([name for _, name in files]) if classes else None
     return Raw(x, labels, [str(path.relative_to(folder)) for path in paths], classes, notes=notes)
 
@@ -84,6 +91,15 @@ def pixels(
             x[i] = np.asarray(made, dtype=np.float32).reshape(size, size, channels).transpose(2, 0, 1) / 255
     said = f"{squeezed:,} of {len(images):,} images are not square and were squeezed into one."
     return x, [said] if squeezed else []
+
+
+def _side(paths: Sequence[Path]) -> int:
+    """The median shorter side of some images from the whole range."""
+    sides = []
+    for path in paths[:: max(1, len(paths) // LOOKED_AT)]:
+        with _border(str(path)), _opened(str(path), path) as image:
+            sides.append(min(image.size))
+    return sorted(sides)[len(sides) // 2]
 
 
 def _header(name: str, source: Source) -> str:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from posterity.arrays import array_shape, read_arrays
-from posterity.border import reading
-from posterity.cli.reading import hugging_face, images, tables
-from posterity.cli.reading.columns import check_target, read_columns
+from posterity.border import check_size, reading
+from posterity.cli.reading import encoders, hugging_face, images, tables
+from posterity.cli.reading.columns import check_target, read_columns, read_target
 from posterity.cli.reading.examples import Array, Examples, Kind, Raw, ReadOptions, Recipe, Task, numbered, numbers_of
 from posterity.errors import BadData, NoDataSet
 from posterity.idx import IDX, part_of
@@ -24,7 +24,7 @@ FEW_NUMBERS = 20
 
 @dataclass(frozen=True)
 class Look:
-    """What is on disk, as far as it can be told without reading all of it."""
+    """What is on disk, as far as it can be known without reading all of it."""
 
     kind: Kind
     count: int
@@ -47,12 +47,12 @@ def kind_of(path: str) -> Kind:
         raise NoDataSet(f"there is no file or folder {path}; sets known by name are {', '.join(IDX)}.{meant}")
     if where.is_dir():
         return "hugging face" if hugging_face.is_hugging_face(where) else "images"
-    if where.suffix.lower() == ".npz":
+    if where.suffix.lower() in (".npz", ".npy"):
         return "arrays"
     if where.suffix.lower() in tables.SUFFIXES:
         return "table"
     raise NoDataSet(
-        f"{path} is none of: a folder of images (one folder a class), .npz with x and y, {', '.join(tables.SUFFIXES)}."
+        f"{path} is none of: a folder of images (one folder a class), .npz with x and y, .npy, {', '.join(tables.SUFFIXES)}."
     )
 
 
@@ -67,11 +67,13 @@ def look(path: str, options: ReadOptions = ReadOptions(), recipe: Recipe | None 
     with reading(path, f"data ({kind})", BadData):
         if kind == "images":
             files, classes = images.image_files(where)
+            if options.encoder is not None:
+                return Look(kind, len(files), (), classes or None)
             size = options.size or images.SIZE
             channels = options.channels or images.channels_of([(str(p), p) for p, _ in files])
             return Look(kind, len(files), (channels, size, size), classes or None)
         if kind == "arrays":
-            count, *shape = array_shape(where, "x") or (0,)
+            count, *shape = _shape(where) or (0,)
             return Look(kind, count, tuple(shape), None)
         if kind == "hugging face":
             found = hugging_face.opened(where, options.part)
@@ -106,6 +108,8 @@ def read(
     kind = kind_of(path)
     with reading(path, f"data ({kind})", BadData):
         raw = _raw(path, kind, options.like(recipe), recipe, labels)
+        if options.labels is not None and labels:
+            raw = replace(raw, y=_beside(Path(options.labels), options.target, len(raw.x)), classes=())
         if not len(raw.x):
             raise BadData(f"{path} has no example.")
         if raw.y is None and labels:
@@ -149,9 +153,11 @@ def _raw(path: str, kind: Kind, options: ReadOptions, recipe: Recipe | None, lab
         )
     match kind:
         case "images":
-            return images.read_images(where, options.size or images.SIZE, options.channels)
+            if options.encoder is not None:
+                return encoders.encoded_images(where, options.encoder, options.size, options.quiet)
+            return images.read_images(where, options.size, options.channels)
         case "arrays":
-            return _npz(where, options.groups)
+            return _npy(where, options.groups) if where.suffix.lower() == ".npy" else _npz(where, options.groups)
         case "table":
             table = tables.read_table(where)
             if recipe is not None and not labels:
@@ -182,6 +188,47 @@ def _npz(path: Path, groups: str | None) -> Raw:
             f'{path}: x has {len(x):,} inputs and "{groups}" has shape {together.shape[:9]}: one for each is needed.'
         )
     return Raw(x.astype(np.float32), y, [str(i + 1) for i in range(len(x))], groups=together)
+
+
+def _npy(path: Path, groups: str | None) -> Raw:
+    if groups is not None:
+        raise BadData(f'{path} holds one array, and no "{groups}": --groups names an array of an .npz file.')
+    x = np.load(path, mmap_mode="r", allow_pickle=False)
+    if x.dtype.kind not in "fiub" or x.ndim < 2:
+        raise NoDataSet(f"{path} is an array of {x.dtype} and shape {x.shape[:9]}: one row of numbers for each input.")
+    check_size(path, 4 * x.size, f"an array of shape {x.shape[:9]}")
+    return Raw(x.astype(np.float32), None, [str(i + 1) for i in range(len(x))])
+
+
+def _shape(path: Path) -> tuple[int, ...]:
+    if path.suffix.lower() != ".npy":
+        return array_shape(path, "x")
+    found: tuple[int, ...] = np.load(path, mmap_mode="r", allow_pickle=False).shape
+    return found
+
+
+def _beside(path: Path, column: str | None, count: int) -> Array:
+    """Labels from a file of their own: a .npy array, or a column of a table."""
+    with reading(path, "a file of labels", BadData):
+        if path.suffix.lower() == ".npy":
+            y: Array = np.load(path, allow_pickle=False)
+        elif path.suffix.lower() in tables.SUFFIXES:
+            table = tables.read_table(path)
+            if column is None and len(table.names) == 1:
+                column = table.names[0]
+            if column is None:
+                raise BadData(
+                    f"{path} has the columns {', '.join(table.names)}: name that of the labels with --target."
+                )
+            check_target(table, ReadOptions(target=column), True)
+            y = read_target(table, ReadOptions(target=column))
+        else:
+            raise BadData(f"{path} is no file of labels: a .npy array, or {', '.join(tables.SUFFIXES)}.")
+    if y.ndim == 0 or len(y) != count:
+        raise BadData(
+            f"{path} has {0 if y.ndim == 0 else len(y):,} labels for {count:,} inputs: one for each, in their order."
+        )
+    return y
 
 
 def _check_finite(path: str, x: Array, raw: Raw, recipe: Recipe) -> None:

@@ -66,7 +66,7 @@ class SeenRows:
 
     @classmethod
     def from_json(cls, text: object) -> SeenRows:
-        """From text, which may come from a stranger's file."""
+        """From text, which may come from a file of unknown origin."""
         try:
             return cls(np.frombuffer(base64.b64decode(str(text), validate=True), "<u8").reshape(-1, GRIDS))
         except ValueError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -12,13 +12,15 @@ from torch import Tensor
 
 from posterity.curvature import Curvature, Estimator, Likelihood
 from posterity.data import Data
+from posterity.data.leave_out import LeaveOut
 from posterity.errors import WrongChoice
 from posterity.gaussian import Gaussian
 from posterity.kernel import Inference, Link
 from posterity.kernel.latent import LINKS
+from posterity.kernel.stacking import stacked
 from posterity.laplace import History, Scales
-from posterity.predictive.predictor import Predictor
-from posterity.workflow.recipe import Recipe
+from posterity.predictive.predictor import Predictor, Stack
+from posterity.workflow.recipe import Recipe, Stacking
 
 Criterion = Literal["loo", "elbo", "evidence", "bayes", "catoni", "mcallester"]
 CRITERIA: tuple[Criterion, ...] = ("loo", "elbo", "evidence", "bayes", "catoni", "mcallester")
@@ -99,6 +101,29 @@ class Candidate:
     """Those that were held out, to stop training and to calibrate."""
     scores_unknown: bool = True
     """Whether it has a variance to score unknown inputs by; otherwise the Gaussian over weights does."""
+
+
+def stack(
+    ways: Sequence[str], candidates: Sequence[Candidate], leave_out: LeaveOut | None, stacking: Stacking
+) -> Stack:
+    """All candidates, weighed by what they say of left-out examples beside what is believed of them.
+
+    Where no example could be left out, the beliefs alone are the weights. `leave_out` says which examples count as one.
+    """
+    counts = torch.tensor([stacking.counts[way] for way in ways], dtype=torch.float64)
+    known = [c.probs for c in candidates if c.probs is not None and len(c.probs)]
+    scores, each = counts.new_zeros(len(candidates), 0), None
+    if len(known) == len(candidates):
+        scores = torch.stack([p.double().cpu().clamp_min(torch.finfo(torch.float64).tiny).log() for p in known])
+        if leave_out is not None and leave_out.each is not None:
+            each = leave_out.each[leave_out.judged].cpu()
+    weights = stacked(scores, counts, each)
+    kept = torch.where(weights < stacking.least, 0.0, weights)
+    shares = (kept / kept.sum()).tolist()
+    said = ", ".join(f"{way} {w:.2f}" for way, w in zip(ways, shares, strict=True))
+    parts = [(w, cast(Predictor, one.predictor)) for w, one in zip(shares, candidates, strict=True)]
+    # The first scores unknown inputs: it stays, whatever its weight.
+    return Stack(tuple((w, part) for i, (w, part) in enumerate(parts) if w or not i), said)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ AROUND = 16
 """How far from a typical output of variance 30 before any data the search goes, in half powers of ten."""
 SPREAD = 4.0
 """What is believed of the strength before any data: a log-normal distribution around that middle, with so many half powers of ten
-for its standard deviation. Where all left-out examples are told apart, weaker is better without end, and this is what ends it."""
+for its standard deviation. Where all left-out examples are separated, weaker is better without end, and this is what ends it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ def read(model: nn.Module, head: str, data: Data, likelihood: Likelihood, batch_
     if unreadable is None:
         seen = Provenance.read(data, gathered(hashes, Workers.here()))
     else:
-        seen = Provenance.unknown(f"the data cannot be told apart: {unreadable}")
+        seen = Provenance.unknown(f"the data cannot be distinguished: {unreadable}")
     return Features(as_jacobian(head, torch.cat(features), torch.cat(outputs)), torch.cat(targets), seen)
 
 
@@ -208,7 +208,7 @@ class _Search:
         low, high = (min(max(k, STEPS_OF_TEN[0]), STEPS_OF_TEN[-1]) for k in (middle - AROUND, middle + AROUND))
         here = min(max(middle, low), high)
         if self._criterion == "fixed":
-            # Inputs told where the middle is: a certificate on them pays for all that it could have been.
+            # Inputs decided where the middle is: a certificate on them pays for all that it could have been.
             count = len(STEPS_OF_TEN)
             return replace(self.only(10.0 ** (here / 2)), options=count, strengths=count)
         for stride in (2, 1):

@@ -18,8 +18,8 @@ from posterity.data.batches import Batch
 from posterity.data.provenance import past_of, sign, together
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, LeftOut, calibrate, outputs_at
-from posterity.kernel.choose import PSEUDO_COUNT
+from posterity.kernel import Calibration, LeftOut, outputs_at
+from posterity.kernel.stacking import temperature
 from posterity.laplace.prior import PriorPenalty
 from posterity.memory import require_memory
 from posterity.predictive.exact import AveragedNetworks, ExactLinear
@@ -95,12 +95,13 @@ def averaged(
         return AveragedNetworks(tuple(networks), unjudged, likelihood, options.link), outputs.new_zeros(0)
     outputs, targets = outputs[leave_out.judged], targets[leave_out.judged]
     left_out = LeftOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1]))
-    calibration, _, _ = calibrate(left_out, likelihood, targets, options.link, taus=(0.0,))
-    log_probs = left_out.log_probs(likelihood, targets, calibration, options.link)
-    # Networks that are averaged, and one that has seen all examples, are softer than any that was scored.
-    count = leave_out.count
-    shrunk = calibration.temperature ** (recipe.softened * count / (count + PSEUDO_COUNT))
-    found = AveragedNetworks(tuple(networks), Calibration(0.0, shrunk), likelihood, options.link)
+    soft = temperature(
+        outputs, likelihood, targets, None if leave_out.each is None else leave_out.each[leave_out.judged]
+    )
+    log_probs = left_out.log_probs(likelihood, targets, Calibration(0.0, soft), options.link)
+    # An average is softer than the single networks that were scored.
+    calibration = Calibration(0.0, soft**recipe.softened)
+    found = AveragedNetworks(tuple(networks), calibration, likelihood, options.link)
     return found, log_probs.double().exp()
 
 

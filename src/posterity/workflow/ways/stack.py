@@ -23,6 +23,7 @@ def table_stack(problem: Problem, candidates: Sequence[Candidate], options: Opti
     The average of classes is one of probabilities, that of numbers a normal one with the mixture's mean and variance.
     """
     recipe, leave_out = options.recipe.inputs, problem.leave_out
+    candidates = [c for c in candidates if c.predictor is not None]
     counts = torch.full((len(candidates),), recipe.count, dtype=torch.float64)
     if problem.is_regression:
         assert problem.examples is not None

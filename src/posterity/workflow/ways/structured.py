@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from posterity.blocks import Replica, evaluating, named
+from posterity.blocks import Replica, evaluating, find_blocks, named, read_blocks
 from posterity.checks import Admitted
 from posterity.curvature import EKFAC, Categorical, GaussianNoise, Likelihood, estimate
 from posterity.data import Data
@@ -20,11 +20,14 @@ from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise, spread
 from posterity.kernel.choose import TAUS
 from posterity.kernel.left_out import without_themselves
+from posterity.kernel.stacking import temperature
 from posterity.laplace import isotropic, tune_strength, update
 from posterity.laplace.polish import levels_to_the_user
+from posterity.predictive.exact import AveragedNetworks
 from posterity.predictive.linearised import StructuredGaussian, output_moments, require_room
+from posterity.predictive.predictor import Predictor
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.candidate import Made, Options
+from posterity.workflow.ways.candidate import Candidate, Made, Options, stack
 
 log = logging.getLogger("posterity")
 
@@ -66,9 +69,8 @@ def structured(problem: Problem, options: Options) -> Made:
         prior = prior.with_provenance(prior.provenance.joined(tuned.provenance))
     found = update(model, curvature, prior)
     found = replace(found, card=replace(found.card, classes=tuple(problem.classes or ())))
-    data, held = problem.again, options.validation
-    calibration = calibrated(model, found, likelihood, data, held, options.link, problem.batch_size)
-    return Made(StructuredGaussian(found, calibration, likelihood, options.link), prior, found, curvature)
+    predictor = predictive(model, found, likelihood, problem.again, options.validation, options, problem.batch_size)
+    return Made(predictor, prior, found, curvature)
 
 
 @torch.no_grad()
@@ -108,23 +110,52 @@ def _noise(model: nn.Module, data: Data, batch_size: int) -> GaussianNoise:
     return residual_noise(torch.cat(outputs), torch.cat(targets))
 
 
-def calibrated(
+def predictive(
     model: nn.Module,
     gaussian: Gaussian,
     likelihood: Likelihood,
     data: Data,
-    validation: Data | None,
-    link: Link,
+    held: Data | None,
+    options: Options,
     batch_size: int,
+) -> Predictor:
+    """The predictive of a Gaussian around a network, as wide and as soft as held-out examples say, else training examples.
+
+    Held-out classes also judge the network as it is, with a temperature: the simpler of two candidates, which weighs more
+    until they speak for the other.
+    """
+    link = options.link
+    if held is None:
+        calibration = _by_training_data(model, gaussian, likelihood, data, link, batch_size)
+        return StructuredGaussian(gaussian, calibration, likelihood, link)
+    found = _predicted(model, gaussian, likelihood, held, batch_size)
+    if found is None:
+        return StructuredGaussian(gaussian, Calibration(), likelihood, link)
+    outputs, targets, usual = found
+    wide = replace(calibrate(outputs, likelihood, targets, link)[0], usual=usual)
+    own = StructuredGaussian(gaussian, wide, likelihood, link)
+    if isinstance(likelihood, GaussianNoise):
+        return own
+    soft = Calibration(0.0, temperature(outputs.mean, likelihood, targets))
+    network = {
+        name: matrix.detach() for name, matrix in read_blocks(model, find_blocks(model, named(gaussian.mean))).items()
+    }
+    alone = AveragedNetworks(((1.0, network),), soft, likelihood, link)
+    candidates = [
+        Candidate(gaussian, likelihood, predictor, outputs.log_probs(likelihood, targets, c, link).exp())
+        for predictor, c in ((own, wide), (alone, soft))
+    ]
+    return stack(("structured", "as trained"), candidates, None, options.recipe.stacking)
+
+
+def _by_training_data(
+    model: nn.Module, gaussian: Gaussian, likelihood: Likelihood, data: Data, link: Link, batch_size: int
 ) -> Calibration:
-    """Width and softness of a structured predictive: by held-out examples, else by leave-one-out on some training examples."""
-    most, looked_at = (LOOKED_AT, data) if validation is None else (math.inf, validation)
-    found_at = _predicted(model, gaussian, likelihood, looked_at, batch_size, most)
+    """Width and softness by leave-one-out on some training examples."""
+    found_at = _predicted(model, gaussian, likelihood, data, batch_size, LOOKED_AT)
     if found_at is None:
         return Calibration()
     left_out, answers, usual = found_at
-    if validation is not None:
-        return replace(calibrate(left_out, likelihood, answers, link)[0], usual=usual)
     share = _believable(left_out, likelihood)
     found = Calibration(0.0, 1.0)
     if share:

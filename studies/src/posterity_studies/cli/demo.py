@@ -53,7 +53,7 @@ def demo(
     records = _with_ensemble(records, preset, out)
     console.print(f"\n[bold]{headline(records)}[/bold]\n", highlight=False)
     print_table(console, table(records))
-    console.print(f"{KEY} “unknown” is the AUROC for the exercise that nobody was taught.", style="dim")
+    console.print(f"{KEY} “unknown” is the AUROC for the exercise that no one was taught.", style="dim")
     for sentence in findings(records):
         console.print(f"• {sentence}", highlight=False)
     (shown,) = part(records, "portrait")

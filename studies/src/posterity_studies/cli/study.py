@@ -17,6 +17,7 @@ import posterity_studies as studies
 from posterity.files import write_whole
 from posterity_studies import Preset, Record, Study, Table, claims
 from posterity_studies.cli.progress import watching
+from posterity_studies.engine.report.markdown import is_generated
 from posterity_studies.errors import NoResults
 from posterity_studies.folders import RUNS, SHIPPED, cache
 from posterity_studies.shared import datasets
@@ -123,7 +124,7 @@ def pages(
     """Write the pages that are made from results alone again: each study's page, and the table of the paper's claims."""
     for study in studies.STUDIES.values():
         page = docs / "studies" / f"{study.id}.md"
-        if page.exists() and not page.read_text(encoding="utf-8").startswith(f"# {study.id}\n"):
+        if page.exists() and not is_generated(page.read_text(encoding="utf-8"), study):
             continue  # written by hand
         with contextlib.suppress(NoResults):
             write_whole(page, studies.markdown(study, *studies.latest(study, results)))

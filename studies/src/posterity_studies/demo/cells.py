@@ -55,7 +55,7 @@ def _scores(folder: Path, meeting: Meeting, arguments: Arguments) -> Values:
         scores["tuned"][key] = measured(meeting, of_network(tuned))
         scores["scratch"][key] = measured(meeting, of_network(scratch))
         scores["none"][key] = untouched
-    windows = {"test": len(meeting.test().y), "unknown": len(meeting.strange().y)}
+    windows = {"test": len(meeting.test().y), "unknown": len(meeting.unfamiliar().y)}
     return {"scores": scores, "chosen": chosen, "windows": windows}
 
 
@@ -88,12 +88,12 @@ def _ensemble(meeting: Meeting, arguments: Arguments) -> Values:
 def measured(meeting: Meeting, predictor: Predictor) -> dict[str, Any]:
     """Measures on the second half of the wearer's recordings; where confidence and accuracy lie, by bins.
 
-    ECE is told once more from windows every half second: it is a mean of absolute values, and so few windows that do not
+    ECE is computed once more from windows every half second: it is a mean of absolute values, and so few windows that do not
     overlap leave much of it to chance.
     """
     test, often = meeting.test(), meeting.test(HALF_SECOND)
     count = len(test.y)
-    answer = predictor(torch.cat([test.x, meeting.strange().x]))
+    answer = predictor(torch.cat([test.x, meeting.unfamiliar().x]))
     found = pt.metrics.score(answer.probs[:count], test.y)
     bins = pt.metrics.reliability(answer.probs[:count], test.y)
     return {
@@ -120,7 +120,7 @@ def _strengths(fit: pt.Fit) -> list[list[float]]:
 def _strip(meeting: Meeting, seconds: int, before: Predictor, after: Predictor) -> list[dict[str, Any]]:
     """The second half of each recording of one arm, with what is said of it every half second.
 
-    Doubt is told in ranks: the share of the same wearer's windows of known exercises, between what was shown and the test,
+    Doubt is given in ranks: the share of the same wearer's windows of known exercises, between what was shown and the test,
     that score lower.
     """
     rows = []

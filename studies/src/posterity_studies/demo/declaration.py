@@ -17,7 +17,7 @@ UNKNOWN = 6
 """The bent-over row is kept from everybody."""
 SECONDS = (2, 4, 8)
 EDITION = 3
-"""Raise it when the library predicts otherwise: all but the ensemble is then computed anew."""
+"""Raise it when the library predicts otherwise: all but the ensemble is then computed again."""
 
 
 def study(folder: Path, near: int | None = None) -> Study:

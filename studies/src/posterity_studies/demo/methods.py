@@ -96,7 +96,7 @@ def trained(start: nn.Module, shown: tuple[Tensor, Tensor], steps: int, rate: fl
 
 
 def from_scratch(meeting: Meeting, seconds: int, steps: Sequence[int] = STEPS) -> tuple[nn.Module, int]:
-    """A network that knows nobody but the new wearer."""
+    """A network that knows no one but the new wearer."""
     return fine_tuned(meeting, network(len(meeting.classes), seed=meeting.wearer), seconds, steps, rate=3e-3)
 
 

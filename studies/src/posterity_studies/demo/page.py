@@ -61,7 +61,7 @@ def _numbers(records: Sequence[Record]) -> str:
         (f"{then:.0f} → {now:.0f} %", f"of windows right, before and after {s} seconds of each exercise"),
         (
             f"{doubt:.2f}",
-            f"how well its doubt finds the exercise nobody taught (1 always, 0.5 a coin; fine-tuning {plain:.2f})",
+            f"how well its doubt finds the exercise no one taught (1 always, 0.5 a coin; fine-tuning {plain:.2f})",
         ),
         ("0", "steps of training on the new wearer: it adapts in a second or two"),
     ]
@@ -74,7 +74,7 @@ PLAIN = {
     "ensemble": "five networks that know the nine, trained on",
     "tuned": "one network that knows the nine, trained on",
     "none": "knows the nine, not adapted",
-    "scratch": "knows nobody else",
+    "scratch": "trained on this wearer alone",
 }
 """The contenders in words that need no schooling: the tables have their usual names."""
 
@@ -93,7 +93,7 @@ def _curves(records: Sequence[Record]) -> str:
     return (
         f"<ul class=key>{items}</ul>{_panels(figures)}"
         f"<p class='dim small'>Mean over {len(wearers(records))} wearers, each met by a recogniser that learned from the others; "
-        "bars are 95 % intervals. Surprise is the mean of −ln p, p the probability given to the true exercise. "
+        "bars are 95 % intervals. NLL is the mean of −ln p, p the probability given to the true exercise. "
         f"What lies below the picture is in the tables.{stored}</p>"
     )
 
@@ -120,7 +120,7 @@ def _strips(shown: Record) -> str:
         f"<p>The wearer in the middle of the field, after {s} seconds of labels. Each card is the test half of one recording "
         "(one arm): how hard the arm accelerates, which exercise the watch names before and after it adapted (one colour an "
         "exercise), and its doubt: the share of this wearer's windows between what was shown and the test that it doubts less. "
-        "The card with the orange frame is the exercise that nobody ever taught. Whatever it is called is wrong, and the doubt "
+        "The card with the orange frame is the exercise that no one ever taught. Whatever it is called is wrong, and the doubt "
         "should light up.</p>"
         f"{strips(shown.values['strip'])}"
     )
@@ -163,8 +163,8 @@ def _table(records: Sequence[Record]) -> str:
     windows = [record.values["windows"]["test"] for record in records if "windows" in record.values]
     return (
         "<h2>All figures</h2>"
-        "<p>NLL is the mean surprise at the true exercise in nats, ECE how far confidence is from being deserved (both low is "
-        "good); “unknown” is the AUROC of the score for the exercise nobody taught, by the posterior's own covariance or, where "
+        "<p>NLL is the mean of −ln p of the true exercise in nats, ECE the mean gap of confidence and accuracy (both low is "
+        "good); “unknown” is the AUROC of the score for the exercise no one taught, by the posterior's own covariance or, where "
         f"a method has none, by the entropy of its answer. {escape(showing.KEY)} "
         f"With {min(windows)} to {max(windows)} windows a wearer, a recogniser with the learned prior's confidences that "
         f"is calibrated <em>perfectly</em> would show an ECE of {chance} by chance. {escape(on_calibration(records))}</p>"
@@ -212,7 +212,7 @@ def _prior(shown: Record) -> str:
         "<p>After learning from nine people, a network knows more than its weights: it knows which changes of them would "
         "spoil what it learned and which would not matter. A learned prior writes both down, a mean for every weight and a "
         "firmness for every direction in which the weights could move. For a new person the recogniser may move freely where "
-        "the nine do not mind, and is held where they do. How much to believe the nine is chosen anew for each wearer, by "
+        "the nine do not mind, and is held where they do. How much to believe the nine is chosen again for each wearer, by "
         "leaving out a part of what they showed.</p>"
         f"<figure class=one>{svg(showing.spectrum(shown), 'spectrum of the prior')}</figure>"
         "<p class='dim small'>A few directions are held a thousand times more firmly than most. An isotropic prior would be one "

@@ -114,7 +114,7 @@ def on_calibration(records: Sequence[Record]) -> str:
     s = seconds(records)[0]
     found, right = boldness(records, "learned", s), level(records, "learned", s, "accuracy").mean
     labels = 2 * (len(EXERCISES) - 1) * s * RATE // WINDOW
-    told = math.sqrt(right * (1 - right) / labels)
+    spread = math.sqrt(right * (1 - right) / labels)
     ece = " / ".join(f"{pooled_ece(records, 'learned', s):.3f}" for s in seconds(records))
     often = " / ".join(f"{level(records, 'learned', s, 'ece_often').mean:.3f}" for s in seconds(records))
     return (
@@ -122,7 +122,7 @@ def on_calibration(records: Sequence[Record]) -> str:
         f"with {s} s differs from wearer to wearer: confidence minus "
         f"accuracy is {signed(found.mean)} on average and varies by ± {found.between:.3f} between wearers, of which chance in "
         f"the windows explains ± {found.by_chance:.3f}, and {labels} labels tell how often a wearer's windows are right to "
-        f"± {told:.2f} only."
+        f"± {spread:.2f} only."
     )
 
 
@@ -157,12 +157,12 @@ def headline(records: Sequence[Record]) -> str:
     first += f" instead of {then:.0f} % ({change})"
     if winner(gap, "accuracy") == 0:
         first += ", which so few wearers cannot tell from chance"
-    told = winner(lead(records, "tuned", s, "auroc"), "auroc") == 1
+    found = winner(lead(records, "tuned", s, "auroc"), "auroc") == 1
     second = (
-        f"its doubt tells an exercise that nobody taught it from the known ones ({doubt:.2f}; plain fine-tuning {plain:.2f}, "
+        f"its doubt tells an exercise that no one taught it from the known ones ({doubt:.2f}; plain fine-tuning {plain:.2f}, "
         "guessing 0.50)"
-        if told
-        else f"its doubt finds an exercise that nobody taught it no better than plain fine-tuning's ({doubt:.2f}, {plain:.2f})"
+        if found
+        else f"its doubt finds an exercise that no one taught it no better than plain fine-tuning's ({doubt:.2f}, {plain:.2f})"
     )
     return f"{first}, and {second}."
 
@@ -174,7 +174,7 @@ def findings(records: Sequence[Record]) -> list[str]:
 
 
 def _beside(records: Sequence[Record], rival: str) -> str:
-    words = {1: "better beyond the interval", 0: "not to be told apart", -1: "worse beyond the interval"}
+    words = {1: "better beyond the interval", 0: "not to be distinguished", -1: "worse beyond the interval"}
     parts = []
     for s in seconds(records):
         gap = lead(records, rival, s, "nll")

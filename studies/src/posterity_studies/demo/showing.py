@@ -36,7 +36,7 @@ SHAPES = {"learned": "o", "isotropic": "s", "ensemble": "v", "tuned": "^", "none
 MARK = {1: "▲", -1: "▼", 0: " "}
 KEY = (
     "▲ the learned prior is better than this row, ▼ this row is better, beyond the 95 % interval paired by wearer; "
-    "no mark: cannot be told."
+    "no mark: cannot be known."
 )
 
 
@@ -99,8 +99,8 @@ def over_seconds(records: Sequence[Record], measure: str) -> Figure:
 LOWEST = 70
 """Where the picture of accuracy ends: from scratch with two seconds lies far below."""
 TITLES = {
-    "nll": "surprise at the truth: low is good",
-    "accuracy": "windows that are right, %: high is good",
+    "nll": "NLL: low is good",
+    "accuracy": "accuracy, %: high is good",
 }
 
 

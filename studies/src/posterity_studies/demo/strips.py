@@ -24,12 +24,12 @@ def _strip(row: Mapping[str, Any]) -> str:
     name, count = row["exercise"], len(row["named_after"])
     right = sum(said == name for said in row["named_after"])
     doubt = fmean(row["doubt_after"])
-    told = f"{right} of {count} right" if row["known"] else "never taught"
+    words = f"{right} of {count} right" if row["known"] else "never taught"
     label = escape(name)
     return (
         f"<div class='strip{'' if row['known'] else ' unknown'}'>"
         f"<h3><i class=chip style='background:{_colour(name)}'></i> {label} "
-        f"<span class=dim>· {told}, mean doubt {doubt:.2f}</span></h3><div class=bands>"
+        f"<span class=dim>· {words}, mean doubt {doubt:.2f}</span></h3><div class=bands>"
         f"<span>movement</span>{_line(row['acceleration'], label)}"
         f"<span>before</span>{_band(row['named_before'], f'{label}: named before adapting')}"
         f"<span>after</span>{_band(row['named_after'], f'{label}: named after adapting')}"

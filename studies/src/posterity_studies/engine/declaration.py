@@ -147,7 +147,7 @@ class Study:
     source: Needs | None = None
     """The recipe of the learned prior that a cell uses."""
     version: int = 1
-    """Raise it when the cell's code changes its results: older lines are then left alone and computed anew."""
+    """Raise it when the cell's code changes its results: older lines are then left alone and computed again."""
 
     def cells(self, preset: Preset) -> list[Cell]:
         return [self._cell(arguments) for arguments in self.grid[preset]]

@@ -9,7 +9,7 @@ from posterity_studies.engine.declaration import Study
 from posterity_studies.errors import UnknownStudy
 
 FOLDER = "posterity_studies.studies"
-UNFINISHED: tuple[str, ...] = ()
+UNFINISHED: tuple[str, ...] = ("candidates",)
 """Written, and not run to the end: they are listed once they have results, a figure and a page."""
 
 

@@ -14,7 +14,7 @@ from posterity.predictive import ood_auroc, score
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Probabilities of test pictures, and how strange they and the unknown ones look."""
+    """Probabilities of test pictures, and how unusual they and the unknown ones look."""
 
     probs: Tensor
     inside: Tensor

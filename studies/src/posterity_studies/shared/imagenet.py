@@ -21,6 +21,11 @@ def pooled(root: Path | None = None) -> Frozen:
     return _frozen("pooled", lambda net, x: net.avgpool(net.after_stage(net.stem(x), 0)).flatten(1), root)
 
 
+def encoder() -> nn.Module:
+    """`--encoder posterity_studies.shared.imagenet:encoder` of the command line: the weights in the data root."""
+    return pooled().network()
+
+
 def third_stage(root: Path | None = None) -> Frozen:
     """Maps of 1,024 channels: what the last stage sees."""
 

@@ -31,7 +31,7 @@ class McAllester:
 class Catoni:
     """Catoni's bound at c · NLL/(N ln 2) + (½(θ−θ₀)ᵀP(θ−θ₀)/τ − ln δ)/N, with c re-optimised as training goes on.
 
-    c is chosen anew every `every` batches, from running means of loss and quadratic; given `c`, it stays. At one c the bound
+    c is chosen again every `every` batches, from running means of loss and quadratic; given `c`, it stays. At one c the bound
     grows with that exponent, so that both have the same minimum; unlike exponents, bounds at different c can be compared, which
     restoring the best epoch's weights needs.
     """

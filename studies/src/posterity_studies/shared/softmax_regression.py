@@ -68,7 +68,7 @@ def fit(
     L-BFGS in coordinates in which the curvature is near the identity.
     """
     each = torch.ones(len(y), dtype=torch.float64) if weights is None else weights
-    # The softmax's curvature is near 1/classes an example while classes are told apart badly: an order of size is enough.
+    # The softmax's curvature is near 1/classes an example while classes are separated badly: an order of size is enough.
     scale = (precision + lengths.square() * (1 / classes)).rsqrt()[:, None]
     b = torch.zeros(rows.shape[1], classes, dtype=torch.float64) if start is None else start / scale
     b = b.clone().requires_grad_()

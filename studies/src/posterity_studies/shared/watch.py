@@ -140,8 +140,8 @@ class Meeting:
         """The second half of each of the new wearer's recordings; with a shorter stride windows overlap one another."""
         return self._cut(self.own, stride, start=0.5)
 
-    def strange(self) -> Windows:
-        """The second half of the exercise that nobody ever showed. Its labels mean nothing."""
+    def unfamiliar(self) -> Windows:
+        """The second half of the exercise that no one ever showed. Its labels mean nothing."""
         return self._cut([r for r in self._all if r.exercise == self.unknown], start=0.5)
 
     @property

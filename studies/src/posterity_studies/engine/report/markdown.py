@@ -12,8 +12,12 @@ RESULTS = "../../studies/src/posterity_studies/results"
 
 
 def markdown(study: Study, preset: Preset, records: Sequence[Record]) -> str:
-    """Claim, command, verdict, figure, tables, notes: all from the results, so that the page cannot say anything else."""
-    parts = [f"# {study.id}", f"> {study.claim}"]
+    """Verdict and claim, figure, tables, notes, command: all from the results, so that the page cannot say anything else."""
+    verdict = study.verdict(records) if study.verdict else None
+    parts = [f"# {verdict.outcome.capitalize()}: {study.claim}" if verdict else f"# {study.claim}"]
+    if verdict:
+        parts.append(verdict.why)
+    parts.append(f"![{study.claim}]({RESULTS}/{study.id}.png)")
     if study.paper:
         parts.append(f"The paper's {study.paper}. {study.data}.")
     elif study.data:
@@ -23,18 +27,23 @@ def markdown(study: Study, preset: Preset, records: Sequence[Record]) -> str:
         f"    posterity study run {study.id} --preset {preset}   # {len(records)} cells, {minutes:.0f} minutes on one core\n"
         f"    posterity study show {study.id}"
     )
-    if study.verdict:
-        verdict = study.verdict(records)
-        parts.append(f"**{verdict.outcome.capitalize()}.** {verdict.why}")
-    parts.append(f"![{study.claim}]({RESULTS}/{study.id}.png)")
     made = [_table(table) for table in study.tables(records)]
     parts += made
     if any("±" in table for table in made):
         parts.append(f"{LABEL}, unless a table says otherwise.")
     if study.notes:
         parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in study.notes))
-    parts.append(f"Results: [`{study.id}.jsonl`]({RESULTS}/{study.id}.jsonl), one line per cell.")
+    parts.append(_results(study))
     return "\n\n".join(parts) + "\n"
+
+
+def is_generated(text: str, study: Study) -> bool:
+    """Whether a page is one of `markdown`, and none that was written by hand."""
+    return text.rstrip().endswith(_results(study))
+
+
+def _results(study: Study) -> str:
+    return f"Results: [`{study.id}.jsonl`]({RESULTS}/{study.id}.jsonl), one line per cell."
 
 
 def _table(table: Table) -> str:

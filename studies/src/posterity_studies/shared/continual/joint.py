@@ -24,7 +24,7 @@ NEVER = -1e9
 
 
 class Joint(HeadLearner):
-    """One network with a head for each task, trained anew on the data of all tasks so far whenever one comes.
+    """One network with a head for each task, trained from scratch on the data of all tasks so far whenever one comes.
 
     No continual learner: it keeps all data. `precision` is that of an isotropic prior around zero, next to the summed NLL.
     """

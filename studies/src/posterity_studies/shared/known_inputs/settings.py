@@ -32,7 +32,7 @@ class Setting:
     """Unknown inputs: other sets, or "classes" of the same set that are not known."""
     network: str = ""
     known: int | None = None
-    """How many classes are known, drawn anew with every seed; all by default."""
+    """How many classes are known, drawn again with every seed; all by default."""
     examples: int = 0
     """To learn from; a class has so many where features are frozen or there is a source."""
     source: str = ""

@@ -127,7 +127,7 @@ STUDY = Study(
     tables=tables,
     draw=draw,
     notes=(
-        "With a split, a certificate bounds the error of a network drawn anew for every image, with probability 0.95 over "
+        "With a split, a certificate bounds the error of a network drawn again for every image, with probability 0.95 over "
         "images and draws. The posterior is the refined prior itself (KL = 0), so that one draw for each image is a binomial "
         "sample: Clopper–Pearson, nothing else to pay. Without a split: klinv of the draws' error at (KL + ln(2K√n/δ))/n.",
         "Hold-out bounds use the same images as plain test data for the network at the prior's mean, at the same δ/K; "

@@ -121,7 +121,7 @@ def _at_a_flat_mode(
 def _to_the_mode(model: nn.Module, learned: pt.Gaussian, train_set: Pair, arguments: Arguments) -> dict[str, float]:
     """Train all weights, beginning with a head that fits the features as they are; the objective before and after.
 
-    With the least γ: beside the pull of the pictures, neither γ can be told from zero.
+    With the least γ: beside the pull of the pictures, neither γ can be distinguished from zero.
     """
     prior = prior_of(arguments["prior"], learned, model, min(arguments["gammas"]))
     _fit_head(model, train_set)

@@ -92,7 +92,7 @@ STUDY = Study(
         "The learned prior is the curvature on ImageNet, for all 1,281,167 pictures with a share of one, plus γ; the isotropic "
         "one is γ around the same weights. The head is new: under both priors it has γ alone, around zero.",
         "The head is first fitted with the layers below as they are, then all weights are trained for 12 steps. 200 pictures can "
-        "be told apart by the head alone, so that the objective is about two thousandths of a nat a picture before training. "
+        "be distinguished by the head alone, so that the objective is about two thousandths of a nat a picture before training. "
         "So few steps of this rate raise it on average (last table), under the learned prior by three nats in all: modes are "
         "not quite reached. Pictures that are predicted with certainty add almost no curvature: "
         "posteriors are nearly the priors.",

@@ -62,7 +62,7 @@ INCREMENTAL = {
     "incremental pnn 0.01": "PNN, weight decay 0.01",
     "incremental prototypes": "Bayesian prototypes on the source's features",
 }
-"""Learners that are not told the task of a test image: columns answer by the one of least entropy."""
+"""Learners that are not given the task of a test image: columns answer by the one of least entropy."""
 
 
 @dataclass(frozen=True)

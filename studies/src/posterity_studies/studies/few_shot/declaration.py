@@ -12,7 +12,7 @@ from posterity_studies.studies.few_shot.reading import verdict
 from posterity_studies.studies.few_shot.showing import draw, tables
 
 WHO = ({"who": "ours", "edition": 4}, {"who": "rivals", "edition": 1})
-"""Raise an edition when the library, or a rival's code, predicts otherwise: only those cells are computed anew."""
+"""Raise an edition when the library, or a rival's code, predicts otherwise: only those cells are computed again."""
 TEN = 10
 """Classes that a seed draws of every set where a processor has to do; None is all of them."""
 
@@ -91,8 +91,8 @@ STUDY = Study(
         "probe that chose by the other half. A probe cross-validated on all labels has the same NLL as ours, and a lower AUROC "
         "of unknown inputs; both take about two CPU seconds. Leads in ECE are about one hundredth, little more than their "
         "intervals.",
-        "A wider range of strengths alone was no remedy for choices at its edge: where all left-out examples are told "
-        "apart, a weaker prior looks better without end. With eight powers of ten to either side (25 cells, edition 2 in "
+        "A wider range of strengths alone was no remedy for choices at its edge: where all left-out examples are "
+        "separated, a weaker prior looks better without end. With eight powers of ten to either side (25 cells, edition 2 in "
         "the results file) two choices of ours ran on to a precision of 1e-6, with an NLL of 0.61 on UC Merced where it "
         "had been 0.41, and an AUROC of 0.59. So the library now holds a log-normal belief about strengths, two powers "
         "of ten wide, which ends the search by itself. The width was set before any result with it was seen.",

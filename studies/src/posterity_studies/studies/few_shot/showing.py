@@ -35,7 +35,7 @@ MEASURES = {
     "accuracy": "Accuracy",
     "nll": "NLL in mean nats",
     "ece": "Expected calibration error",
-    "calibration auroc": "Calibration AUROC: wrong answers told from right ones",
+    "calibration auroc": "Calibration AUROC: wrong answers distinguished from right ones",
     "auroc": "AUROC of CIFAR-10 as unknown inputs",
     "seconds": "CPU seconds after the features: all fitting, choosing and predicting",
 }

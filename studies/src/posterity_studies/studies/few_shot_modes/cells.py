@@ -28,7 +28,7 @@ from posterity_studies.shared.softmax_regression import descend
 from posterity_studies.studies.few_shot_modes.methods import SCALES, TAUS, Choice, Posterior, chosen
 
 PUBLISHED = (1e-6, 1e-8, 1e-10)
-"""The paper's γ. Beside the pull of the pictures none can be told from zero: one mode serves all three."""
+"""The paper's γ. Beside the pull of the pictures none can be distinguished from zero: one mode serves all three."""
 TUNED = tuple(10.0**k for k in range(-2, 5))
 SHARES = (1e-3, 1e-2, 1e-1, 1.0)
 FLOOR = 1e-8

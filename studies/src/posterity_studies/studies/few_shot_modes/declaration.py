@@ -93,7 +93,7 @@ STUDY = Study(
         "under tuned priors still fell by one to four nats in its last quarter. Only that was changed, by the training objective "
         "alone; the test figures of that cell had been seen, none of the learned prior's.",
         "Isotropic priors are around the pre-trained weights. The paper's γ are 1e-6, 1e-8 and 1e-10: beside the pull of the "
-        "pictures none can be told from zero, so one mode (γ = 1e-8) serves all three, and one around zero, whose posterior is "
+        "pictures none differs from zero, so one mode (γ = 1e-8) serves all three, and one around zero, whose posterior is "
         "the same. The tuned grid has γ from 1e-2 to 1e4, and begins at 100. The learned prior is a share of 1e-3 to 1 of "
         "K-FOC's curvature on ImageNet (1,000 pictures at 224 px, for all 1,281,167) plus γ = 1e-8; the search begins at 0.1.",
         "The new head has a prior of its own, of precision 1 around zero, the same in all arms but the networks without a "

@@ -23,7 +23,7 @@ TEMPERATURES = tuple(round(10 ** (-1.6 + 0.1 * i), 4) for i in range(25))
 SCALED = {*REPORTED["tables and series"], "iris", "yeast", "gun point", "digits"}
 """Sets whose columns are standardised before a rival sees them "raw"."""
 BOUNDS = {"logistic": (0.2, 5.0), "discriminant": (0.2, 20.0), "cosine": (0.01, 1.0)}
-"""Temperatures that a rival may have. Without bounds few labels that are all told apart send them to zero, and NLL to 50."""
+"""Temperatures that a rival may have. Without bounds few labels that are all separated send them to zero, and NLL to 50."""
 STEPS = 200
 """Iterations of scikit-learn's solver, twice its default."""
 RIVALS = ("logistic", "logistic, unit", "discriminant", "cosine", "cosine, centred")

@@ -17,7 +17,7 @@ NORMAL_95 = 1.959964
 
 @dataclass(frozen=True)
 class Sample:
-    """Mean and standard deviation of `count` numbers, and the standard error of the mean were they drawn anew.
+    """Mean and standard deviation of `count` numbers, and the standard error of the mean were they drawn again.
 
     The error counts what chance decides, the draws, and not what differs by design, the points of the grid:
     a sharp measure for comparing two runs of one design. The 95 % interval [low, high] is the paper's, who pools

@@ -1,4 +1,4 @@
-"""Our figures beside the paper's: tables, and its Figure 3 drawn anew with the error by iteration."""
+"""Our figures beside the paper's: tables, and its Figure 3 drawn again with the error by iteration."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _spread(sample: Sample) -> str:
     return f"{sample.mean:.5f} ± {sample.std:.5f}"
 
 
-# Okabe and Ito's blue and vermilion: told apart by every kind of colour vision, and by lightness.
+# Okabe and Ito's blue and vermilion: distinct for every kind of colour vision, and by lightness.
 COLOURS = {"power": "#0072B2", "sum": "#D55E00"}
 
 INK, PALE = "#222222", "#e2e2e2"

@@ -12,7 +12,7 @@ from posterity_studies.studies.last_stage.reading import verdict
 from posterity_studies.studies.last_stage.showing import draw, tables
 
 WHO = ({"who": "ours", "edition": 2}, {"who": "rivals", "edition": 2}, {"who": "paper", "edition": 1})
-"""Raise an edition when the library, or a rival's code, predicts otherwise: only those cells are computed anew."""
+"""Raise an edition when the library, or a rival's code, predicts otherwise: only those cells are computed again."""
 THREE = ("dtd", "ucmerced", "oxford_pets")
 STEPS = 15
 """Of Adam, with all training pictures at once."""

@@ -21,8 +21,8 @@ def tables(records: Sequence[Record]) -> list[Table]:
                 lost = [mean(records, share, block, k, f"{way} kl") for way in WAYS]
                 error = mean(records, share, block, k, "exact error") / 2
                 turned = mean(records, share, block, k, "turned directions")
-                told = f"± {error:.1f}" if error else "exact"
-                losses.append([f"{share:g}", NAMES[block], str(k), *map(_nats, lost), f"{turned:.0f}", told])
+                shown = f"± {error:.1f}" if error else "exact"
+                losses.append([f"{share:g}", NAMES[block], str(k), *map(_nats, lost), f"{turned:.0f}", shown])
             last = updates(records)[-1]
             exact = mean(records, share, block, last, "exact logdet")
             for way, name in WAYS.items():

@@ -54,7 +54,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
 
 
 def _watch(arguments: Arguments) -> Values:
-    """One wearer, whom the source has never seen, and one exercise that nobody has."""
+    """One wearer, whom the source has never seen, and one exercise that no one has."""
     meeting = meet(arguments["wearer"], arguments["unknown"])
     seed = 100 * arguments["wearer"] + arguments["unknown"]
     data = _flat(meeting.source(stride=25).pair)
@@ -69,12 +69,12 @@ def _watch(arguments: Arguments) -> Values:
         for m in range(_needed(arguments))
     ]
     prior = handed_down(starts[0], _flat(meeting.source().pair), meeting.classes, seed)
-    test, strange = _flat(meeting.test().pair), _flat(meeting.strange().pair)[0]
+    test, unknown = _flat(meeting.test().pair), _flat(meeting.unfamiliar().pair)[0]
     values: dict[str, Any] = {}
     for windows in arguments["sizes"]:
         task = _flat(meeting.shown(2.0 * windows).pair)
         problem = Problem(
-            starts, task, test, strange, WATCH_TUNING, seed, prior, meeting.classes, all_layers=arguments["all layers"]
+            starts, task, test, unknown, WATCH_TUNING, seed, prior, meeting.classes, all_layers=arguments["all layers"]
         )
         values[str(windows)] = {"examples": len(task[0]), **every_method(problem, arguments["who"])}
     return values
@@ -103,16 +103,16 @@ def _transfer(arguments: Arguments) -> Values:
     values: dict[str, Any] = {}
     for shots in arguments["sizes"]:
         task, test = _few(target, shots, seed, arguments["tested"])
-        strange = _some("fashion_mnist", seed, arguments["tested"] // 2)
+        unknown = _some("fashion_mnist", seed, arguments["tested"] // 2)
         problem = Problem(
-            starts, task, test, strange, IMAGE_TUNING, seed, prior, classes, new_head=not same, all_layers=False
+            starts, task, test, unknown, IMAGE_TUNING, seed, prior, classes, new_head=not same, all_layers=False
         )
         values[str(shots)] = {"examples": len(task[0]), **every_method(problem, arguments["who"])}
     return values
 
 
 def _scratch(arguments: Arguments) -> Values:
-    """Clothes without any source; strange inputs are digits."""
+    """Clothes without any source; unknown inputs are digits."""
     seed, size = arguments["seed"], arguments["size"]
     data = data_set("fashion_mnist")
     generator = torch.Generator().manual_seed(1000 + seed)

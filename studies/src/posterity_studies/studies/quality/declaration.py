@@ -47,7 +47,7 @@ def _regression(sets: Sequence[str], splits: Sequence[int], steps: int) -> list[
 
 
 EDITIONS = {"watch": 5, "transfer": 5, "regression": 3, "scratch": 3}
-"""Raise a kind's edition when the library predicts otherwise: our cells are then computed anew, and the rivals' stay."""
+"""Raise a kind's edition when the library predicts otherwise: our cells are then computed again, and the rivals' stay."""
 
 
 def _both(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ class Problem:
     """Networks to start from, of which the first is everybody's and all are the ensemble's."""
     train: Pair
     test: Pair
-    strange: Tensor
+    unknown: Tensor
     """Inputs of no class."""
     budget: Budget
     seed: int
@@ -122,12 +122,12 @@ def _ours(problem: Problem) -> Iterator[tuple[str, Callable[[], Answer]]]:
 
 
 def _without_networks(fit: Fit) -> Fit:
-    """What `pt.adapt` predicts, which is the same posterior without trained networks beside it."""
+    """The exact posterior around the prior's mean, without candidates beside it."""
     return replace(fit, predictor=fit.predictor.parts[0][1]) if isinstance(fit.predictor, Stack) else fit
 
 
 def _predicted(fit: Fit, problem: Problem) -> Answer:
-    inside, outside = fit.predict(problem.test[0]), fit.predict(problem.strange)
+    inside, outside = fit.predict(problem.test[0]), fit.predict(problem.unknown)
     extra: dict[str, Any] = {"entropy auroc": float(f"{ood_auroc(entropy(inside.probs), entropy(outside.probs)):.5g}")}
     if fit.choice is not None:
         extra["chosen"] = [
@@ -141,8 +141,8 @@ def _predicted(fit: Fit, problem: Problem) -> Answer:
             weight, networks = fit.predictor.parts[-1]
             if isinstance(networks, AveragedNetworks):
                 extra["networks"] = [round(weight, 3), round(networks.calibration.temperature, 3)]
-    familiar, strange = (entropy(p.probs) if p.unknown is None else p.unknown for p in (inside, outside))
-    return Answer(inside.probs, familiar, strange, extra)
+    familiar, unfamiliar = (entropy(p.probs) if p.unknown is None else p.unknown for p in (inside, outside))
+    return Answer(inside.probs, familiar, unfamiliar, extra)
 
 
 class _Rivals:
@@ -227,7 +227,7 @@ class _Rivals:
             return [draws.softmax(-1).mean(0) for draws in found]
 
         best = int(least(range(len(ivon.OPTIONS)), lambda option: nll(probs(option, self.parts.kept, x)[0], y)))
-        inside, outside = probs(best, problem.train, problem.test[0], problem.strange)
+        inside, outside = probs(best, problem.train, problem.test[0], problem.unknown)
         return Answer.by_entropy(inside, outside, {"option": list(ivon.OPTIONS[best])})
 
     def _ensemble(self) -> Answer:
@@ -236,10 +236,10 @@ class _Rivals:
         return self._asked(lambda z: torch.stack([probabilities(m, z) for m in models]).mean(0))
 
     def _asked(self, probs: Callable[[Tensor], Tensor], extra: Mapping[str, Any] | None = None) -> Answer:
-        return Answer.by_entropy(probs(self.problem.test[0]), probs(self.problem.strange), extra or {})
+        return Answer.by_entropy(probs(self.problem.test[0]), probs(self.problem.unknown), extra or {})
 
 
 def _plain(model: nn.Module, problem: Problem, t: float = 1.0, extra: Mapping[str, Any] | None = None) -> Answer:
     return Answer.by_entropy(
-        probabilities(model, problem.test[0], t), probabilities(model, problem.strange, t), extra or {}
+        probabilities(model, problem.test[0], t), probabilities(model, problem.unknown, t), extra or {}
     )

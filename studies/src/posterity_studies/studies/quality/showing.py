@@ -82,7 +82,7 @@ def _measure(found: Results, measure: str) -> Table:
 
 
 def draw(records: Sequence[Record]) -> Figure:
-    """Left: how much higher each rival's NLL is. Right: how well unknown inputs are told apart."""
+    """Left: how much higher each rival's NLL is. Right: how well unknown inputs are separated."""
     found = results(records)
     settings = found.settings
     figure = Figure(figsize=(11, 1.5 + 0.42 * len(settings)), layout="constrained")

@@ -11,20 +11,20 @@ from torch import Tensor
 from posterity.novelty import Reference, alarm, by_folds
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.known_inputs import SETTINGS, Problem, problem
-from posterity_studies.studies.unknown_inputs.methods import RATE, RIVALS, RULES, Surprises, p_values, scored
+from posterity_studies.studies.unknown_inputs.methods import RATE, RIVALS, RULES, Nats, p_values, scored
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     made = problem(SETTINGS[arguments["setting"]], arguments["seed"], arguments["steps"], arguments["new"])
     found = scored(made)
-    surprises = Surprises.of(found)
+    nats = Nats.of(found)
     single = {
         name: {other: _auroc(found.new[:, i], x[:, i]) for other, x in found.others.items()}
         for i, name in enumerate(found.called)
     }
     rules, alarms = {}, {}
     for rule in RULES:
-        new, others = p_values(rule, found, surprises)
+        new, others = p_values(rule, found, nats)
         rules[str(rule)] = {other: _auroc(-new, -p) for other, p in others.items()}
         alarms[str(rule)] = round(float((new <= RATE).double().mean()), 4)
     rivals = {}

@@ -30,7 +30,7 @@ STUDY = Study(
         "its own choice. Settings with * were added after the rule was settled.",
         "Rivals and rules use all known inputs. “512 kept”: the library with at most 512 known inputs, as in a file, and the "
         "predictor's own scores counted once, as it was before this study. “Best rival” is the best of all ten for that "
-        "very pair, which nobody knows beforehand.",
+        "very pair, which no one knows beforehand.",
         "“By training features” ranks scores of training examples under the network that was trained on them: their features "
         "lie closer together than those of new inputs, and known inputs raise false alarms.",
         "“Without features”: the predictor's own scores alone (entropy, energy and the relative variance of features), as when "

@@ -21,7 +21,7 @@ RATE = 0.05
 # --- rules -----------------------------------------------------------------------------------------
 
 Join = Callable[[Tensor], Tensor]
-"""From surprises (−ln p) of each input by score to one number."""
+"""From −ln p, in nats, of each input by score to one number."""
 
 JOINS: dict[str, Join] = {
     "Fisher": lambda s: s.sum(1),
@@ -65,9 +65,9 @@ CHOSEN = Rule("Fisher", "all layers", "both forms", "all own twice")
 """What the library does."""
 
 
-def _log_mean(surprises: Tensor) -> Tensor:
+def _log_mean(nats: Tensor) -> Tensor:
     """ln of the mean of 1/p: Cauchy's combination where p is small, without its trouble where p is near one."""
-    return surprises.logsumexp(1)
+    return nats.logsumexp(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ def _spaces(features: Mapping[str, Tensor], source: Mapping[str, Tensor] | None)
 
 
 @dataclass(frozen=True, eq=False)
-class Surprises:
+class Nats:
     """Of left-out inputs among each other, of new and of other inputs among the left-out ones, by score."""
 
     left_out: Tensor
@@ -116,27 +116,27 @@ class Surprises:
     others: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, found: Scored) -> Surprises:
+    def of(cls, found: Scored) -> Nats:
         turn = torch.arange(len(found.left_out)) % 10
         inner = torch.empty_like(found.left_out)
         for one in turn.unique():
             out = turn == one
-            inner[out] = _surprises(found.left_out[~out], found.left_out[out])
-        others = {name: _surprises(found.left_out, x) for name, x in found.others.items()}
-        return cls(inner, _surprises(found.left_out, found.new), others)
+            inner[out] = _nats(found.left_out[~out], found.left_out[out])
+        others = {name: _nats(found.left_out, x) for name, x in found.others.items()}
+        return cls(inner, _nats(found.left_out, found.new), others)
 
 
-def _surprises(known: Tensor, x: Tensor) -> Tensor:
-    return torch.stack([Ranks.of(known[:, i]).surprise(x[:, i]) for i in range(known.shape[1])], 1)
+def _nats(known: Tensor, x: Tensor) -> Tensor:
+    return torch.stack([Ranks.of(known[:, i]).nats(x[:, i]) for i in range(known.shape[1])], 1)
 
 
-def p_values(rule: Rule, found: Scored, surprises: Surprises) -> tuple[Tensor, dict[str, Tensor]]:
+def p_values(rule: Rule, found: Scored, nats: Nats) -> tuple[Tensor, dict[str, Tensor]]:
     """Of new inputs and of the others."""
     columns = rule.columns(found.layers, found.called)
     join = JOINS[rule.join]
-    ranks = Ranks.of(join(surprises.left_out[:, columns]))
-    others = {name: ranks.p(join(x[:, columns])) for name, x in surprises.others.items()}
-    return ranks.p(join(surprises.new[:, columns])), others
+    ranks = Ranks.of(join(nats.left_out[:, columns]))
+    others = {name: ranks.p(join(x[:, columns])) for name, x in nats.others.items()}
+    return ranks.p(join(nats.new[:, columns])), others
 
 
 # --- rivals ----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rich.text import Text
 from posterity.files import write_whole
 
 
-def tell(
+def report(
     found: Mapping[str, Any],
     as_json: bool,
     title: str,
@@ -58,12 +58,12 @@ def note(text: str, quiet: bool = False) -> None:
 
 
 def words(text: str) -> Text:
-    """A stranger's words as words: nothing in them reaches the terminal as a command."""
+    """Untrusted text as text: nothing in them reaches the terminal as a command."""
     return Text("".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text))
 
 
 def plain(value: Any) -> Any:
-    """JSON has no NaN: what cannot be told is null."""
+    """JSON has no NaN: what cannot be known is null."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,0 +1,42 @@
+"""The words of the field: the glossary of CONTRIBUTING.md, held over the library, the pages and the studies' titles."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BANNED = re.compile(
+    r"\b(told|telling|anew|nobody|strange|stranger|strangest|strangeness|doors|surprises?|surprising|surprised)\b"
+    r"|of the answers are right|being deserved|a number that holds|knows no one else",
+    re.IGNORECASE,
+)
+FILES = [
+    "README.md",
+    "SECURITY.md",
+    "CITATION.cff",
+    "Makefile",
+    "mkdocs.yml",
+    "pyproject.toml",
+    *(
+        str(path.relative_to(ROOT))
+        for folder in ("src", "docs", "examples", "benchmarks", "studies/src")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in (".py", ".md", ".css", ".js", ".ipynb") and "results" not in path.parts
+    ),
+]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_has_none_of_the_words_that_the_glossary_replaces(file):
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    # The picture of a notebook is text too.
+    found = [f"{n}: {m[0]}" for n, line in enumerate(lines, 1) if len(line) < 5000 for m in BANNED.finditer(line)]
+    assert found == []
+
+
+def test_the_pattern_finds_what_it_is_for():
+    assert BANNED.search("It is told by nobody.")
+    assert not BANNED.search("The toolkit reports it; no one else does.")

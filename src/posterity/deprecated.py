@@ -41,6 +41,7 @@ GONE = {
         "McAllester": "projection",
         "PerLayer": "per_layer",
         "grid_search": "grid_search",
+        "optimise_strengths": "strengths",
         "per_layer": "per_layer",
     },
 }

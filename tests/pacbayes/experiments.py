@@ -15,9 +15,10 @@ from test_validity import SyntheticTask, laplace
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.pacbayes import FAMILY, clopper_pearson, optimise_strengths
+from posterity.pacbayes import FAMILY, clopper_pearson
 from posterity.pacbayes.bounds import folds_bound
 from posterity.pacbayes.regression import certify_clipped
+from posterity_studies.shared.strengths import optimise_strengths
 from posterity_studies.shared.sub_gamma import LinearModel
 
 DELTAS = (0.05, 0.3, 0.9)

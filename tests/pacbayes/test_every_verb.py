@@ -97,6 +97,12 @@ def by_posterior(s: Scene) -> pt.Gaussian:
     return fit.posterior
 
 
+def by_head(s: Scene, groups: torch.Tensor | None = None) -> pt.Gaussian:
+    fit = pt.head(*D, groups=groups, classes=["a", "b"])
+    s.model = fit.model
+    return fit.posterior
+
+
 def by_prior(s: Scene) -> pt.Gaussian:
     pt.train(s.model, D, s.prior, progress=False, **QUICK)
     return pt.prior(s.model, D0[0], progress=False)
@@ -108,7 +114,11 @@ SEEN = {
     "certify_folds": lambda s: (
         pt.certify_folds(s.model, s.prior, D, head="keep", folds=2, learner="adapt", progress=False).fits[0].posterior
     ),
+    "head": by_head,
     "posterior": by_posterior,
+    "posterior, calibrated on held-out data": lambda s: (
+        pt.posterior(s.model, coins(40, 3), validation=D, progress=False).posterior
+    ),
     "prior": by_prior,
     "estimate": lambda s: pt.update(s.model, s.curvature(D), s.prior),
     "isotropic": by_isotropic,
@@ -150,6 +160,7 @@ NOTHING_KEPT = {
     "sample_then_evaluate": "the matrices of one network, and its certificate",
     "score": "numbers",
     "selective_accuracy": "a number",
+    "words": "a prior mean from names alone",
 }
 """Verbs that give nothing that could be a prior."""
 
@@ -174,7 +185,6 @@ VALUES = {
     "KFAC": "a setting",
     "Laplace": "a setting",
     "KFOC": "a setting",
-    "PNN": "a learner without Gaussians, for comparison",
     "PosteriorClassifier": "`learn` under scikit-learn's names: its Gaussians know what they have seen",
     "PosteriorRegressor": "the same",
     "PosterityError": "an error",
@@ -216,7 +226,7 @@ def test_a_new_verb_without_a_row_is_caught(new, monkeypatch):
 
 
 METHODS = {
-    "Fit": {"certify", "module", "predict", "save"},
+    "Fit": {"ask", "certify", "module", "predict", "save", "tell", "worth"},
     "BPNN": {"adopt", "certify", "draft", "learn", "load", "network", "posterior", "predict", "prior_of", "save"},
 }
 """Methods of what the verbs give, and of learners: those that take data have tests in test_holes.py and test_attacks.py."""
@@ -342,6 +352,7 @@ GROUPED = {
         .fits[0]
         .posterior
     ),
+    "head": by_head,
     "learn": lambda s, g: pt.learn(s.model, D, s.prior, training=QUICK, groups=g, progress=False).posterior,
     "posterior": lambda s, g: pt.posterior(s.model, D, groups=g, progress=False).posterior,
     "recursive_certificate": lambda s, g: (
@@ -379,7 +390,6 @@ NOTHING_LEFT_OUT = {
     "estimate": "a sum over examples",
     "gibbs_risk": "a mean, which promises nothing",
     "optimise_posterior": "a posterior: what certifies it takes groups",
-    "optimise_strengths": "the same",
     "predict": "probabilities",
 }
 """Verbs that take data and neither split it, nor leave out, nor certify."""

@@ -11,9 +11,8 @@ from torch import nn
 import posterity as pt
 from posterity.data.provenance import Provenance
 from posterity.errors import NotExact, UnknownPast
-from posterity.pacbayes import optimise_strengths
 from posterity.pacbayes.certify import divergence
-from posterity.pacbayes.strengths import FACTORS, _Adjustable
+from posterity_studies.shared.strengths import FACTORS, _Adjustable, optimise_strengths
 
 
 def coins(seed: int, n: int = 120):

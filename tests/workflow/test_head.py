@@ -213,6 +213,8 @@ def test_draws_of_outputs_are_kept_where_they_are_wanted(fit):
     ("change", "error", "says"),
     [
         (lambda x, y: (x.index_fill(1, torch.tensor([2]), torch.inf), y), BadData, "column 2 of the features"),
+        (lambda x, y: ([["a", 1.0]] * 24, y), BadData, "features are <U"),
+        (lambda x, y: ([[1.0], [2.0, 3.0]], y), BadData, "no matrix"),
         (lambda x, y: (x, y[:-1]), SizeMismatch, "24 rows of features and 23 labels"),
         (lambda x, y: (x[:, 0], y), BadData, "give a matrix"),
         (lambda x, y: (x, ["ant"] * 24), BadTargets, "one class"),

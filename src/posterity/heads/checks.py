@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -26,12 +27,12 @@ def counted(features: Any) -> int:
 
 def checked_features(features: Any, width: int | None = None, index: Tensor | None = None) -> Float[Tensor, "n d"]:
     """Features as a matrix in double precision, of the width that is known already: all rows, or some of a memory map's."""
-    if index is not None and isinstance(features, Tensor):
-        features = features[index.to(features.device)]
-    elif isinstance(features, np.ndarray):
+    if isinstance(features, Tensor):
+        rows = (features if index is None else features[index.to(features.device)]).detach().cpu()
+    else:
+        array = _numbers(features)
         # A copy: what lies on a disk is read here, and may not be written to.
-        features = np.array(features if index is None else features[index.numpy()])
-    rows = torch.as_tensor(features).detach().cpu()
+        rows = torch.from_numpy(np.array(array if index is None else array[index.numpy()]))
     if rows.ndim != 2 or rows.shape[1] == 0 or rows.is_complex():
         raise BadData(f"features have shape {tuple(rows.shape)}: give a matrix, one row of real numbers an example.")
     if width is not None and rows.shape[1] != width:
@@ -45,6 +46,17 @@ def checked_features(features: Any, width: int | None = None, index: Tensor | No
             "leave such columns out, or fill the gaps."
         )
     return rows
+
+
+def _numbers(features: Any) -> npt.NDArray[Any]:
+    """An array, a memory map, a table of pandas or lists, as an array of real numbers."""
+    try:
+        array = np.asarray(features)
+    except (TypeError, ValueError) as error:
+        raise BadData(f"features are a {type(features).__name__} that is no matrix ({error}).") from None
+    if array.dtype.kind not in "fiub":
+        raise BadData(f"features are {array.dtype}: give a matrix, one row of real numbers an example.")
+    return array
 
 
 def checked_labels(

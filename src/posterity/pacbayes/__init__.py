@@ -23,7 +23,6 @@ from posterity.pacbayes.methods import FAMILY
 from posterity.pacbayes.optimise import optimise_posterior
 from posterity.pacbayes.recursive import recursive_certificate
 from posterity.pacbayes.risk import Landscape
-from posterity.pacbayes.strengths import optimise_strengths
 from posterity.pacbayes.tune import Tuned, one_number, tune
 
 __all__ = [
@@ -45,7 +44,6 @@ __all__ = [
     "mcallester",
     "one_number",
     "optimise_posterior",
-    "optimise_strengths",
     "quadratic",
     "recursive_certificate",
     "sample_then_evaluate",

@@ -377,4 +377,4 @@ def _safe(value: Any) -> Any:
 
 
 def _unsafe(value: Any) -> Any:
-    return float(value) if isinstance(value, (str, float)) else value
+    return value if isinstance(value, int) else float(value)

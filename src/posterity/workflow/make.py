@@ -11,6 +11,7 @@ from torch import nn
 from posterity.blocks import named
 from posterity.checks import Admitted
 from posterity.curvature import EKFAC, estimate
+from posterity.data.provenance import Provenance
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import with_frozen
@@ -60,12 +61,17 @@ def make_fit(problem: Problem, plan: Plan, options: Options) -> Fit:
         plan, best, predictor = _candidates(problem, plan, options)
         made = _with_gaussian(problem, best, predictor, options)
     examples = problem.examples if made.predictor.needs_examples else None
+    posterior = made.posterior
+    if options.validation is not None:
+        # What calibrated the predictions has been seen: no certificate of them may take it for new.
+        seen = posterior.provenance.joined(Provenance.of(options.validation))
+        posterior = posterior.with_provenance(seen)
     if isinstance(made.predictor, Stack) and (said := made.predictor.said):
         plan = plan.but(f"weights: {said}")
     return Fit(
         problem.model,
         made.prior,
-        made.posterior,
+        posterior,
         made.curvature,
         made.scales,
         made.history,

@@ -23,7 +23,6 @@ from posterity.pacbayes import (
     certify,
     clopper_pearson,
     gibbs_risk,
-    optimise_strengths,
     recursive_certificate,
 )
 from posterity.workflow import split_prior
@@ -33,6 +32,7 @@ from posterity_studies.shared.datasets import images
 from posterity_studies.shared.networks import HalfPrecisionTraining, fresh
 from posterity_studies.shared.priors import at_strength, start_at
 from posterity_studies.shared.sources import Recipe, learned_prior
+from posterity_studies.shared.strengths import optimise_strengths
 from posterity_studies.studies.certificates.features import head_cell
 
 

@@ -32,7 +32,7 @@ KEPT = ("phase", "batches", "nll", "count", "seen", "hashes", "start")
 """What a checkpoint keeps of a pass as it is."""
 SMALL = 64 * 2**20
 """Bytes of sums that are taken without asking how many are left."""
-LARGE_INPUT, HELD = 2**20, 2**28
+LARGE_INPUT, HELD = 2**20, 2**27
 """Bytes of a batch's inputs from which on it is asked what layers put out for it, and bytes of that which are held at a time."""
 
 
@@ -86,7 +86,7 @@ def estimate(
         likelihood: of the outputs; `Categorical()` by default.
         blocks: which layers, by name, type or predicate; all of them by default.
         batch_size: into what tensors and datasets are cut; a `DataLoader` brings its own. Batches whose activations take more
-            than 256 MB go through in parts.
+            than 128 MB go through in parts.
         generator: of the labels that are drawn from the model, where the estimator draws any.
         checkpoint: a file to keep the sums in on the way, about once a minute. Where it is there already the pass goes on from
             it, to the same result as without a break; it is removed at the end. Every process has one of its own.

@@ -70,9 +70,13 @@ class Predictor(ABC):
 def joined(batches: Sequence[Sequence[Moments]]) -> list[Moments]:
     """The moments of several batches as those of one."""
     return [
-        replace(parts[0], mean=torch.cat([m.mean for m in parts]), covariance=torch.cat([m.covariance for m in parts]))
+        replace(parts[0], **{name: torch.cat([getattr(m, name) for m in parts]) for name in _tensors(parts[0])})
         for parts in zip(*batches, strict=True)
     ]
+
+
+def _tensors(moments: Moments) -> list[str]:
+    return [name for name, value in vars(moments).items() if isinstance(value, Tensor)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,10 +76,10 @@ def small_networks(problem: Problem, options: Options) -> Candidate:
     prior = replace(prior, card=replace(prior.card, provenance=seen))
     sign(model, together([started, seen, problem.seen]))
     if problem.few is None:
-        averaged = averaged_siblings(problem, siblings, options)
-        return Candidate(prior, averaged.likelihood, averaged, scores_unknown=False)
-    found = around_siblings(problem, prior, siblings, options)
-    return Candidate(prior, found.likelihood, found)
+        averaged, moments = averaged_siblings(problem, siblings, options)
+        return Candidate(prior, averaged.likelihood, averaged, moments=moments, scores_unknown=False)
+    found, moments = around_siblings(problem, prior, siblings, options)
+    return Candidate(prior, found.likelihood, found, moments=moments)
 
 
 def train_siblings(problem: Problem, recipe: SmallNetworks, progress: bool = False) -> Siblings:
@@ -99,8 +99,13 @@ def train_siblings(problem: Problem, recipe: SmallNetworks, progress: bool = Fal
     return Siblings(noise, network, tuple(others), folds, precision)
 
 
-def around_siblings(problem: Problem, prior: Gaussian, siblings: Siblings, options: Options) -> Stack:
-    """Posteriors around the network that saw all examples and around its siblings, as wide as left-out examples say."""
+def around_siblings(
+    problem: Problem, prior: Gaussian, siblings: Siblings, options: Options
+) -> tuple[Stack, Float[Tensor, "2 m"]]:
+    """Posteriors around the network that saw all examples and around its siblings, as wide as left-out examples say.
+
+    With the means and variances that these have of the first output.
+    """
     model, examples, link = problem.model, problem.examples, options.link
     assert examples is not None
     assert isinstance(problem.likelihood, GaussianNoise)
@@ -129,10 +134,15 @@ def around_siblings(problem: Problem, prior: Gaussian, siblings: Siblings, optio
         choice = Choice((member,), widths * len(candidates), "loo", len(PRECISIONS))
         return replace(one, choice=choice, likelihood=noise)
 
-    return Stack(tuple(zip(siblings.shares, map(calibrated, around), strict=True)))
+    variance = calibration.tau * covariance.diagonal(dim1=1, dim2=2) + 1 / noise.value
+    return Stack(tuple(zip(siblings.shares, map(calibrated, around), strict=True))), torch.stack([mean, variance])[
+        :, problem.leave_out.judged, 0
+    ]
 
 
-def averaged_siblings(problem: Problem, siblings: Siblings, options: Options) -> AveragedNetworks:
+def averaged_siblings(
+    problem: Problem, siblings: Siblings, options: Options
+) -> tuple[AveragedNetworks, Float[Tensor, "2 m"]]:
     """The siblings as they are, and the noise of their average.
 
     The squared error of what was left out is the noise and what the networks disagree by. Of that, the average takes account.
@@ -155,7 +165,8 @@ def averaged_siblings(problem: Problem, siblings: Siblings, options: Options) ->
     disagreement = float(torch.einsum("k,kno->no", shares.to(found), (found - mean).square()).mean())
     squared = float((left_out - targets).square().mean())
     noise = likelihood if likelihood.precision else GaussianNoise(1 / max(squared - disagreement, squared / 2, 1e-10))
-    return AveragedNetworks(tuple(zip(siblings.shares, matrices, strict=True)), Calibration(0.0), noise, options.link)
+    stack = AveragedNetworks(tuple(zip(siblings.shares, matrices, strict=True)), Calibration(0.0), noise, options.link)
+    return stack, torch.stack([left_out, torch.full_like(left_out, squared)])[:, problem.leave_out.judged, 0]
 
 
 class _Copies:

@@ -36,6 +36,8 @@ LOOKED_AT = 500
 MEMORISED, CLOSE = 0.2, 0.01
 """Mean NLL of a classifier's own training targets, and the share of a regression's variance that is left, below which it may
 know them by heart."""
+VALIDATED = 1.5
+"""The spread of what is believed of a logarithmic temperature where validation examples choose it: hardly anything."""
 SPARED = 0.05
 """Nats that a posterior may cost a training example where nothing else tells how wide to be (benchmarks/memorised.py)."""
 
@@ -136,7 +138,7 @@ def predictive(
     own = StructuredGaussian(gaussian, wide, likelihood, link)
     if isinstance(likelihood, GaussianNoise):
         return own
-    soft = Calibration(0.0, temperature(outputs.mean, likelihood, targets))
+    soft = Calibration(0.0, temperature(outputs.mean, likelihood, targets, spread=VALIDATED))
     network = {
         name: matrix.detach() for name, matrix in read_blocks(model, find_blocks(model, named(gaussian.mean))).items()
     }

@@ -174,7 +174,7 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             )
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
-        case "head":
+        case "features":
             return unpack_head(plain, tensors, context.examples)
     raise DamagedFile(f"no predictor is called {plain['kind']!r}.")
 

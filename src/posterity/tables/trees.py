@@ -111,6 +111,7 @@ class TreeClasses(OfClasses):
         return self.from_sums(self.trees(x))
 
     def from_sums(self, sums: Float[Tensor, "m classes"]) -> Float[Tensor, "m classes"]:
+        """Log probabilities from what the trees say."""
         if self.mixed:
             sums = ((1 - self.mixed) * sums + self.mixed * self.frequencies).log()
         return (sums / self.temperature).log_softmax(1)
@@ -132,6 +133,7 @@ class TreeNumbers(OfNumbers):
         return self.mean + self.scale * mean, torch.zeros_like(mean), self.scale**2 * variance
 
     def from_sums(self, sums: Float[Tensor, "m outputs"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+        """Mean and variance from what the trees say."""
         mean = sums[:, 0]
         spread = (sums[:, -1] - mean.square()).clamp_min(0) if sums.shape[1] == 2 else torch.zeros_like(mean)
         return mean, self.width * spread + self.floor

@@ -336,7 +336,7 @@ def test_a_verdict_turns_with_the_figures(made, figures, outcome):
     assert find(records[0].study).verdict(records).outcome == outcome
 
 
-PENDING = {"heads"}
+PENDING = {"heads", "sets", "tables", "unknown-inputs"}
 """Studies whose verdict is not yet turned here."""
 
 

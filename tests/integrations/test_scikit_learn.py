@@ -376,7 +376,7 @@ def test_a_regressor_that_was_saved_predicts_the_same_and_can_be_saved_again(qui
     X = random.randn(12, 2)
     options = {} if quick else {"training": None}
     model = small(pt.PosteriorRegressor).set_params(**options).fit(X, 3 * X[:, 0] + 50)
-    assert model.fit_.plan.ways == (("one network",) if quick else ("small networks",))
+    assert model.fit_.plan.ways[0] == ("one network" if quick else "network aside")
     model.save(tmp_path / "model")
     again = pt.PosteriorRegressor.load(tmp_path / "model")
     again.save(tmp_path / "model", overwrite=True)

@@ -179,6 +179,7 @@ class Run:
             classes=found.classes,
             head=self.asked.head,
             training=self.training,
+            candidates=self.candidates(found.kind == "table"),
         )
         classes = f", {len(found.classes)} classes" if found.classes else ""
         rows = [("data", f"{found.count:,} examples of {_times(found.shape)}{classes}"), *estimate.rows()]
@@ -248,7 +249,12 @@ class Run:
             assert self.prior is not None
             return pt.adapt(model, examples.pair, self.prior, likelihood, **options)
         options |= {"batch_size": self.asked.batch_size, "training": self.training}
+        options["candidates"] = self.candidates(bool(examples.recipe.columns))
         return pt.learn(model, examples.pair, self.prior, likelihood, **options)
+
+    def candidates(self, table: bool) -> Literal["network", "all"]:
+        """For tables models of the inputs too; what is handed down as a prior is the network's, and needs none of them."""
+        return "all" if table and self.kind == "fit" else "network"
 
     def next_steps(self, fit: pt.Fit) -> list[str]:
         """What to do with the file."""

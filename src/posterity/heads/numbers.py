@@ -61,7 +61,7 @@ class NumberHead:
 
     def moments_of(self, x: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """The same of rows that were looked at."""
-        total, square = x.new_zeros(len(x)), x.new_zeros(len(x))
+        total, square = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
         for m in self.members:
             about = self.about(m)
             rows = about.inputs(x)

@@ -18,8 +18,8 @@ GRID = tuple(-1.8 + 0.3 * i for i in range(17))
 LEAST = 1e-3
 """Weights below this are dropped."""
 ROUNDS = 200
-SOFTNESS = tuple(0.05 * i for i in range(-30, 51))
-"""Logarithms of a single temperature: from .2 to 12."""
+SOFTNESS = tuple(0.05 * i for i in range(-30, 61))
+"""Logarithms of a single temperature: from .2 to 20."""
 
 
 @dataclass(frozen=True)

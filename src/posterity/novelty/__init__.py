@@ -1,6 +1,6 @@
 """Unknown inputs: how far an input is from what is known, as a p-value with a false-alarm rate."""
 
-from posterity.novelty.known_inputs import of_folds, set_aside, unchanged
+from posterity.novelty.known_inputs import of_folds, of_inputs, set_aside, unchanged
 from posterity.novelty.left_out import Features, LeftOut, Moments, affordable, by_folds
 from posterity.novelty.moments import RelativeVariance, energy, entropy, of_outputs
 from posterity.novelty.reference import BUDGET, LIMIT, VARIANCE, Reference, alarm
@@ -26,6 +26,7 @@ __all__ = [
     "features_of",
     "from_known",
     "of_folds",
+    "of_inputs",
     "of_outputs",
     "set_aside",
     "to_known",

@@ -22,7 +22,7 @@ from posterity.errors import BadData, NoData
 from posterity.novelty.left_out import Features, LeftOut, Moments, affordable, by_folds
 from posterity.novelty.moments import RelativeVariance, of_outputs
 from posterity.novelty.reference import BUDGET, LIMIT, VARIANCE, Reference
-from posterity.novelty.watching import watched_layers, watching
+from posterity.novelty.watching import INPUT, inputs_of, watched_layers, watching
 
 log = logging.getLogger("posterity")
 FOLDS = 10
@@ -65,6 +65,18 @@ def unchanged(
     parts = by_folds(features, moments, folds) if len(folds) > 1 else []
     source = None if source is None or source.keys() != features.keys() else source
     return _reference(features, parts, source)
+
+
+def of_inputs(whole: Batch, leave_out: LeaveOut) -> Reference | None:
+    """By the inputs themselves, for predictors that do not run the network."""
+    chosen = _some(torch.arange(whole.count), LIMIT)
+    some = whole.rows(chosen)
+    rows = inputs_of(some.positional, some.named)
+    return (
+        None
+        if rows is None
+        else _reference({INPUT: rows}, by_folds({INPUT: rows}, {}, _row_folds(leave_out, False)[chosen]))
+    )
 
 
 def of_folds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,6 +40,11 @@ class Watch:
         if rows is not None and sum(len(part) for part in parts) < self._wanted:
             parts.append(rows.detach())
 
+    def given(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        """What a network would have been given, where a predictor did not run it."""
+        if sum(len(part) for part in self._parts.get(INPUT, [])) < self._wanted:
+            self.take(INPUT, inputs_of(given, named))
+
     @property
     def recorded(self) -> dict[str, Tensor]:
         """Of one pass, whatever its number of examples, so that it may stay open in an exported network."""
@@ -60,7 +65,7 @@ def watching(module: nn.Module, layers: Sequence[str]) -> Iterator[Watch]:
         if name == INPUT:
             handles.append(
                 module.register_forward_pre_hook(
-                    lambda _, given, named: watch.take(INPUT, _inputs(given, named)), with_kwargs=True
+                    lambda _, given, named: watch.take(INPUT, inputs_of(given, named)), with_kwargs=True
                 )
             )
         else:
@@ -82,7 +87,7 @@ def pooled(layer: nn.Module, x: Tensor) -> Tensor:
     return x.flatten(1, -2).mean(1) if isinstance(layer, nn.Linear) else x.flatten(2).mean(2)
 
 
-def _inputs(given: tuple[Any, ...], named: dict[str, Any]) -> Tensor | None:
+def inputs_of(given: tuple[Any, ...], named: Mapping[str, Any]) -> Tensor | None:
     """The first input that is numbers; None where there is none, or it is too wide."""
     x = next((x for x in (*given, *named.values()) if isinstance(x, Tensor) and x.is_floating_point()), None)
     if x is None or x.ndim < 2:

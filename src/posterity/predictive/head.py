@@ -186,7 +186,7 @@ def pack_head(predictor: HeadPredictor) -> tuple[Plain, dict[str, Tensor]]:
     known = novelty.to_known(predictor.reference)
     parts["known"], past = dict(known.tensors), dict(known.words)
     outputs = predictor.head.classes if isinstance(predictor.head, ClassHead) else 1
-    plain: Plain = {"kind": "head", "width": predictor.head.width, "outputs": outputs, "head": about, "known": past}
+    plain: Plain = {"kind": "features", "width": predictor.head.width, "outputs": outputs, "head": about, "known": past}
     if source is not None and predictor.leave_out is not None:
         said = LEFT_OUT[type(source)]
         parts["left out"] = {"folds": predictor.leave_out.folds} | {name: getattr(source, name) for name in said}

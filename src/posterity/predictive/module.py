@@ -7,6 +7,7 @@ What a service runs need not know of posteriors: the module has weights and matr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -22,6 +23,7 @@ from posterity.predictive.exact import AveragedNetworks, LastLayer
 from posterity.predictive.head import HeadModule, HeadPredictor
 from posterity.predictive.in_features import InFeatures
 from posterity.predictive.linearised import StructuredGaussian
+from posterity.predictive.on_inputs import OnInputs
 from posterity.predictive.prediction import Moments, probabilities, regression
 from posterity.predictive.predictor import Predictor, Stack
 
@@ -40,6 +42,7 @@ class Predicting(nn.Module):
         with watching(cast(nn.Module, first.watched), () if reference is None else reference.layers) as watch:
             watch.expect(1)
             moments: list[Moments] = first(*args, **kwargs)
+            watch.given(args, kwargs)
         for part in others:
             moments += part(*args, **kwargs)
         found: tuple[Tensor, ...]
@@ -82,6 +85,8 @@ def _parts(network: nn.Module, predictor: Predictor, weight: float) -> list[_Par
             return [_Network(network, w, {"weight": weight * share, **own}) for share, w in predictor.networks]
         case LastLayer():
             return [_LastLayer(network, predictor, weight)]
+        case OnInputs():
+            return [_OnInputs(predictor, weight)]
     raise NotExportable(_remedy(predictor))
 
 
@@ -147,6 +152,18 @@ class _LastLayer(_Part):
             features = torch.cat([features, torch.ones_like(features[:, :1])], 1)
         found = (posterior(features, outputs) for posterior in self.posteriors)
         return [Moments(mean=mean, covariance=c, **own) for own, (mean, c) in zip(self.own, found, strict=True)]
+
+
+class _OnInputs(_Part):
+    """A model of the inputs: its arrays become constants of the exported network."""
+
+    def __init__(self, predictor: OnInputs, weight: float) -> None:
+        super().__init__()
+        self.watched = nn.Identity()  # it is not run
+        self.predictor, self.weight = predictor, weight
+
+    def forward(self, x: Tensor) -> list[Moments]:
+        return [replace(self.predictor.of_rows(x), weight=self.weight)]
 
 
 def _logits(found: Any) -> Tensor:

@@ -26,6 +26,8 @@ class Moments:
     calibration: Calibration
     shape: tuple[int, ...] | None = None
     """Of one example's outputs, where each has several rows of them (a row for every token, say)."""
+    noise: Float[Tensor, "m outputs"] | None = None
+    """The variance of a number's noise under this part, where it is not the likelihood's."""
 
     @property
     def softened(self) -> tuple[Float[Tensor, "m outputs"], Float[Tensor, "m outputs outputs"]]:
@@ -228,6 +230,7 @@ def regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Predict
     """Means and variances of the targets, over all parts of the average; what their means disagree by is open too."""
     variances = [m.covariance.diagonal(dim1=-2, dim2=-1) for m in moments]
     parts = [likelihood.predicted(m.mean, m.calibration.tau * v) for m, v in zip(moments, variances, strict=True)]
+    parts = [part if m.noise is None else (*part[:2], m.noise) for m, part in zip(moments, parts, strict=True)]
     weights = [m.weight for m in moments]
     mean = torch.stack([w * part[0] for w, part in zip(weights, parts, strict=True)]).sum(0)
     spread = torch.stack(

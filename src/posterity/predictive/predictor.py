@@ -71,6 +71,7 @@ class Predictor(ABC):
                 for batch in inputs:
                     watch.expect(batch.count)
                     parts.append(self.moments(network, batch))
+                    watch.given(batch.positional, batch.named)
             moments = joined(parts)
             found = from_moments(moments, self.likelihood, link or self.link, samples, generator)
             draws = _draws(moments, samples, generator) if keep_draws else None
@@ -84,9 +85,13 @@ class Predictor(ABC):
 def joined(batches: Sequence[Sequence[Moments]]) -> list[Moments]:
     """The moments of several batches as those of one."""
     return [
-        replace(parts[0], mean=torch.cat([m.mean for m in parts]), covariance=torch.cat([m.covariance for m in parts]))
+        replace(parts[0], **{name: torch.cat([getattr(m, name) for m in parts]) for name in _tensors(parts[0])})
         for parts in zip(*batches, strict=True)
     ]
+
+
+def _tensors(moments: Moments) -> list[str]:
+    return [name for name, value in vars(moments).items() if isinstance(value, Tensor)]
 
 
 @dataclass(frozen=True, eq=False)

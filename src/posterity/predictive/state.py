@@ -44,7 +44,9 @@ from posterity.predictive.exact import AveragedNetworks, ExactLinear, LastLayer
 from posterity.predictive.head import HeadPredictor, pack_head, unpack_head
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.on_features import HeadOnFeatures
+from posterity.predictive.on_inputs import OnInputs
 from posterity.predictive.predictor import Plain, Predictor, Stack
+from posterity.tables import from_plain, to_plain
 
 KERNELS: dict[str, type[Kernel]] = {"per output": PerOutput, "shared": Shared, "in weights": InWeights}
 LATENTS: dict[str, type[Latent]] = {
@@ -92,6 +94,11 @@ def without_examples(predictor: Predictor) -> tuple[Predictor, float]:
             return Stack(tuple((weight, part) for weight, part, _ in parts)), max(change for *_, change in parts)
         case ExactLinear():
             return predictor.without_examples()
+        case OnInputs() if predictor.needs_examples:
+            raise NotStorable(
+                "a Gaussian process on the inputs predicts from its training examples: save with examples=True, or learn "
+                'without it, pt.learn(..., candidates="network").'
+            )
         case HeadPredictor():
             return predictor.without_examples(), 0.0
     return predictor, 0.0
@@ -120,6 +127,9 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             return plain, tensors | {f"head/{k}": x for k, x in head.items()}
         case ExactLinear():
             return _pack_exact(predictor)
+        case OnInputs():
+            own, tensors = to_plain(predictor.model)
+            return {"kind": "on inputs", **_meaning(predictor), "model": own}, tensors
         case HeadPredictor():
             return pack_head(predictor)
     raise NotStorable(f"a {type(predictor).__name__} has no place in a file.")
@@ -143,6 +153,10 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             return AveragedNetworks(
                 networks, calibration_of(plain["calibration"]), likelihood_of(plain["likelihood"]), _link(plain)
             )
+        case "on inputs":
+            rows = None if context.examples is None else context.examples.whole.positional[0].double().cpu()
+            model = from_plain(plain["model"], tensors, rows)
+            return OnInputs(model, likelihood_of(plain["likelihood"]), _link(plain))
         case "head on features":
             head = from_tensors(_below(tensors, "head"), plain["head"])
             if not isinstance(head, ClassHead):
@@ -154,7 +168,7 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
             )
         case "exact" | "last layer":
             return _unpack_exact(plain, tensors, context)
-        case "head":
+        case "features":
             return unpack_head(plain, tensors, context.examples)
     raise DamagedFile(f"no predictor is called {plain['kind']!r}.")
 

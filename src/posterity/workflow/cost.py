@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +81,7 @@ def cost(
     classes: Sequence[str] | None = None,
     head: Head | None = None,
     training: Mapping[str, Any] | None = None,
+    candidates: Literal["network", "all"] = "network",
 ) -> Cost:
     """The plan, memory and time of a `pt.learn` or a `pt.adapt`, before any example is read.
 
@@ -94,6 +96,7 @@ def cost(
         classes: the names of the classes, where they are known.
         head: as the verb would get it.
         training: options of `pt.train`, as the verb would get them.
+        candidates: as `pt.learn` would get it.
 
     Returns:
         An estimate.
@@ -120,6 +123,8 @@ def cost(
         trains=verb == "learn",
         new_network=looks_new(model),
         plain_network=is_plain(model, blocks),
+        inputs=recipe.inputs if candidates == "all" and len(shape) == 1 else None,
+        trees=find_spec("sklearn") is not None,
     )
     plan = choose_plan(facts)
     activations, seconds = _tried(model, tuple(shape))
@@ -133,15 +138,32 @@ def cost(
         "precisions": 3 * DOUBLE * sum(out * out + inp * inp + 2 * out * inp for out, inp in sides),
     }
     passes = 4 + sum(_passes(way, count, recipe, dict(training or {})) for way in plan.ways)
-    algebra = sum(25 * (out**3 + inp**3) for out, inp in sides)
-    if facts.few and plan.ways != ("networks from scratch",):
+    own, algebra = 0.0, float(sum(25 * (out**3 + inp**3) for out, inp in sides))
+    for way in plan.ways:
+        seconds_of, algebra_of = _on_inputs(way, count, outputs, recipe)
+        own, algebra = own + seconds_of, algebra + algebra_of
+    if facts.few and plan.ways[0] not in ("networks from scratch", "network aside"):
         side = count if new_head else count * outputs
         directions = max(10, outputs) if new_head else outputs
         parts["kernel"] = 8 * DOUBLE * side * side
         parts["Jacobian"] = 2 * DOUBLE * count * directions * activations
         passes += 3 * directions
         algebra += (60 if learned else 4) * side**3 // 3 + 2 * side * side * activations
-    return Cost(plan, sum(parts.values()), passes * count * seconds + algebra / _flops() + 0.5, parts, parameters)
+    return Cost(plan, sum(parts.values()), passes * count * seconds + algebra / _flops() + own + 0.5, parts, parameters)
+
+
+def _on_inputs(way: str, count: int, outputs: int, recipe: Recipe) -> tuple[float, float]:
+    """Seconds that do not depend on the machine's algebra, and products, of a model of the inputs."""
+    match way:
+        case "linear on the inputs":
+            return 0.05 + 1e-6 * count * outputs, 0.0
+        case "Gaussian process on the inputs":
+            return 0.05, 100.0 * count**3
+        case "forest on the inputs":
+            return 0.1 + 1e-4 * count, 0.0
+        case "boosted trees on the inputs":
+            return (0.1 + 4e-4 * count) * outputs, 0.0
+    return 0.0, 0.0
 
 
 def _passes(way: str, count: int, recipe: Recipe, training: dict[str, Any]) -> float:
@@ -157,6 +179,8 @@ def _passes(way: str, count: int, recipe: Recipe, training: dict[str, Any]) -> f
             small = recipe.small_networks
             strengths = len(small.coarse) / small.shorter + len(small.fine)
             return BATCHED * networks * small.long * strengths * min(1.0, small.at_once / count)
+        case "network aside":
+            return recipe.aside.steps
         case "one network":
             steps = training.get("epochs") or max(100, math.ceil(1500 / max(1, math.ceil(count / BATCH))))
             # Training ends early once it no longer helps: half of what it may take, on average.

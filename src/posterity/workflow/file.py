@@ -64,7 +64,7 @@ class FitManifest(Bundle):
     def own_network(self) -> nn.Module | None:
         """The network of a head on features; None for others, whose code is not in the file."""
         plain = self.raw["predictor"]
-        if plain["kind"] != "head":
+        if plain["kind"] != "features":
             return None
         width, outputs = int(plain["width"]), int(plain["outputs"])
         return FeatureNetwork(width, outputs).to(self.tensors["network/linear.weight"].dtype)

@@ -49,6 +49,7 @@ def learn(
     progress: bool = True,
     training: Mapping[str, Any] | None = None,
     method: str | None = None,
+    candidates: Literal["network", "all"] = "network",
     recipe: Recipe | None = None,
 ) -> Fit:
     """Fit a network to data, starting from a prior, and return its posterior.
@@ -85,6 +86,8 @@ def learn(
         progress: whether to show bars.
         training: further options of `pt.train` (lr, epochs, …).
         method: one of the plan's ways by name, such as "one network"; by default `fit.plan` decides, and says why.
+        candidates: "all" stacks models of a table's inputs (linear, a Gaussian process, trees) with the network by what they
+            say of left-out examples: `fit.predict` is the stack's, `fit.posterior` and certificates remain the network's.
         recipe: the numbers of all ways (steps, rates, grids, limits); the settled ones by default.
 
     Returns:
@@ -110,6 +113,7 @@ def learn(
         training={} if training is None else training,
         generator=_shared(generator),
         progress=progress,
+        candidates=candidates,
         recipe=Recipe() if recipe is None else recipe,
     )
     if validation is not None:

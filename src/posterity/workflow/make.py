@@ -27,9 +27,12 @@ from posterity.workflow.problem import Problem
 from posterity.workflow.ways.around_prior import around_prior
 from posterity.workflow.ways.candidate import Candidate, Made, Options, probs_of, sets_scores, stack
 from posterity.workflow.ways.last_layer import last_layer
+from posterity.workflow.ways.network_aside import network_aside
 from posterity.workflow.ways.networks import from_prior, networks_from_scratch
+from posterity.workflow.ways.on_inputs import FITTED, on_inputs
 from posterity.workflow.ways.one_network import one_network, polish
 from posterity.workflow.ways.small_networks import small_networks
+from posterity.workflow.ways.stack import table_stack
 from posterity.workflow.ways.structured import predictive, structured
 from posterity.workflow.ways.unadapted import head_alone, prior_alone
 
@@ -39,6 +42,7 @@ ALONE = {
     "networks from scratch": networks_from_scratch,
     "small networks": small_networks,
     "one network": one_network,
+    "network aside": network_aside,
 }
 """Ways that come first, and leave their weights in the network."""
 BESIDE: dict[str, Callable[[Problem, Options, Candidate], Candidate]] = {
@@ -69,7 +73,7 @@ def make_fit(problem: Problem, plan: Plan, options: Options) -> Fit:
         posterior = posterior.with_provenance(seen)
     if isinstance(made.predictor, Stack) and (said := made.predictor.said):
         plan = plan.but(f"weights: {said}")
-    posterior = replace(made.posterior, known=to_known(made.carried or made.reference))
+    posterior = replace(posterior, known=to_known(made.carried or made.reference))
     return Fit(
         problem.model,
         made.prior,
@@ -87,7 +91,7 @@ def make_fit(problem: Problem, plan: Plan, options: Options) -> Fit:
 
 def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, Candidate, Predictor | None]:
     """Every candidate of the plan; the one whose weights the network is left with, and the predictor of all of them."""
-    first, *others = plan.ways
+    first, *others = [way for way in plan.ways if way not in FITTED]
     try:
         best = ALONE[first](problem, options)
     except NotFinite as error:
@@ -104,7 +108,10 @@ def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, C
             plan = replace(plan.but(f"{way}: {error} They are left out."), ways=tuple(w for w in plan.ways if w != way))
             log.warning("%s", plan.reasons[-1])
     predictor = best.predictor
-    if len(found) > 1:
+    if inputs := [way for way in plan.ways if way in FITTED]:
+        found += [on_inputs(way, problem, options, best) for way in inputs]
+        predictor, best = table_stack(problem, found, options)
+    elif len(found) > 1:
         predictor = stack(plan.ways, found, problem.leave_out, options.recipe.stacking)
         # The network has the weights of those that were trained last.
         trained = next((one.reference for one in found[1:] if one.reference is not None), best.carried)

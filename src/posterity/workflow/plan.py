@@ -7,11 +7,12 @@ which left-out examples weigh against each other, and prints its reasons in `rep
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Literal
 
 from posterity.errors import WrongChoice
 from posterity.workflow.problem import Problem
-from posterity.workflow.recipe import Limits
+from posterity.workflow.recipe import Limits, OnInputs
 from posterity.workflow.ways.candidate import IN_FUNCTION_SPACE, Options
 
 Verb = Literal["learn", "adapt", "posterior", "head"]
@@ -26,6 +27,11 @@ Way = Literal[
     "last layer",
     "structured",
     "structured, last layer",
+    "network aside",
+    "linear on the inputs",
+    "Gaussian process on the inputs",
+    "forest on the inputs",
+    "boosted trees on the inputs",
     "head",
 ]
 
@@ -68,6 +74,10 @@ class Facts:
     no_last_layer: str = "several layers are uncertain, or an estimator was given"
     """Why there is none."""
     limits: Limits = Limits()  # noqa: RUF009 (frozen)
+    inputs: OnInputs | None = None
+    """The limits of models of the inputs; None where they are no candidates."""
+    trees: bool = True
+    """Whether scikit-learn, which grows them, is installed."""
     closed_form: bool = True
     """Whether the noise of a regression is learned with nothing else given: the only way that an exact last layer knows."""
 
@@ -128,6 +138,8 @@ def facts_of(verb: Verb, problem: Problem, options: Options, last: int | str | N
         learns_noise=problem.learns_noise,
         noise_per_input=getattr(problem.likelihood, "per_input", False),
         closed_form=options.precision is None and options.validation is None,
+        inputs=options.recipe.inputs if options.candidates == "all" and problem.is_table else None,
+        trees=find_spec("sklearn") is not None,
     )
 
 
@@ -135,7 +147,7 @@ def choose_plan(facts: Facts, method: str | None = None) -> Plan:
     """The ways that are worth their price at this size. `method` names one instead."""
     plan = _decided(facts)
     if method is None:
-        return plan
+        return _with_inputs(facts, plan)
     if method not in _possible(facts):
         names = ", ".join(f'"{way}"' for way in _possible(facts))
         raise WrongChoice(f'method="{method}" is not possible here: choose one of {names}, or leave it out.')
@@ -159,6 +171,29 @@ def _decided(f: Facts) -> Plan:
     if f.regression:
         return _regression(f)
     return _classes(f)
+
+
+def _with_inputs(f: Facts, plan: Plan) -> Plan:
+    """The same with models of the inputs, where what the network leaves out can be compared with them."""
+    n = f.examples
+    if f.inputs is None or n is None or f.verb != "learn" or plan.ways[0] == "one network" or not f.can_leave_out:
+        return plan
+    if f.prior == "learned" and (f.regression or f.criterion != "loo"):
+        return plan  # what the posterior around the prior says of left-out numbers is not kept
+    ways: list[Way] = ["linear on the inputs"]
+    reasons = ["models of the inputs are candidates: left-out examples say how much each counts"]
+    if n <= f.inputs.process:
+        ways.append("Gaussian process on the inputs")
+    if n <= f.inputs.trees and f.trees:
+        ways.append("forest on the inputs")
+        if not f.regression and f.outputs <= f.inputs.boosted:
+            ways.append("boosted trees on the inputs")
+    if not f.trees:
+        reasons.append("no trees: scikit-learn, which grows them, is not installed")
+    if f.prior == "default" and n <= f.inputs.network:
+        why = f"{_count(f)}: the network is trained for the posterior and certificates, and does not predict"
+        return Plan(f.verb, ("network aside", *ways), (why, *reasons))
+    return Plan(f.verb, (*plan.ways, *ways), (*plan.reasons, *reasons))
 
 
 def _after_prior(f: Facts) -> Plan:

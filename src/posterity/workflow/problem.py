@@ -15,7 +15,7 @@ from torch.utils.data import RandomSampler, WeightedRandomSampler
 from posterity.blocks import Block, Selection, evaluating, find_blocks, named
 from posterity.blocks.replicas import check_copyable
 from posterity.checks import check_groups
-from posterity.curvature import Categorical, GaussianNoise, Likelihood
+from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.data import Data
 from posterity.data.batches import Workers, batches, is_pair, known_length
 from posterity.data.examples import Examples, read_up_to
@@ -201,6 +201,17 @@ class Problem:
     def blocks(self) -> dict[str, Block]:
         """The layers that have a prior."""
         return find_blocks(self.model, named(self.prior.mean))
+
+    @property
+    def is_table(self) -> bool:
+        """Whether inputs are rows of numbers, with one number for each, or a class, all of which are there."""
+        found = self.examples
+        if found is None or isinstance(self.likelihood, Bernoulli) or getattr(self.likelihood, "per_input", False):
+            return False
+        rows = found.inputs[0].positional
+        flat = len(rows) == 1 and isinstance(rows[0], Tensor) and rows[0].ndim == 2 and rows[0].is_floating_point()
+        outputs = 1 if self.is_regression else len(found.targets.unique())
+        return flat and found.outputs == outputs
 
     @property
     def is_regression(self) -> bool:

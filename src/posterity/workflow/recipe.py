@@ -95,6 +95,24 @@ class LastLayers:
 
 
 @dataclass(frozen=True)
+class OnInputs:
+    """Models of a table's inputs (study tables: sets for settling)."""
+
+    network: int = 400
+    """Examples up to which a network beside them is not worth its price."""
+    process: int = 1500
+    """Examples up to which a Gaussian process is."""
+    trees: int = 5000
+    """The same of trees."""
+    boosted: int = 5
+    """Classes up to which boosted trees are: each class has its own."""
+    count: float = 1.0
+    """The pseudo-count of every candidate: few left-out examples say little, and an average is rarely far behind the best."""
+    least: float = 0.01
+    """Smaller weights in the stack are dropped."""
+
+
+@dataclass(frozen=True)
 class Stacking:
     """How much is believed of each candidate before any example is left out, in examples that only it explains.
 
@@ -155,6 +173,9 @@ class Recipe:
     from_prior: Training = Training()
     from_scratch: FromScratch = FromScratch()
     many_examples: ManyExamples = ManyExamples()
+    aside: Training = Training(200, 1e-1, 0.0, from_scratch=True)
+    """Of a network that does not predict: few steps, and large ones."""
+    inputs: OnInputs = OnInputs()
     small_networks: SmallNetworks = SmallNetworks()
     last_layer: LastLayers = LastLayers()
     stacking: Stacking = field(default_factory=Stacking)

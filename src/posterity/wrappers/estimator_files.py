@@ -17,7 +17,7 @@ LABELS = {"U": "text", "i": "whole", "u": "whole", "f": "number", "b": "truth"}
 """Kinds of labels by numpy's letter; others have no place in a file without code."""
 TYPES: dict[str, Any] = {"object": object, "text": str, "whole": np.int64, "number": np.float64, "truth": bool}
 ARRAYS = ("mean_", "scale_", "scores_", "held_groups_")
-PLAIN = ("hidden_sizes", "head", "standardise", "held_out", "training", "random_state")
+PLAIN = ("hidden_sizes", "head", "standardise", "held_out", "training", "random_state", "candidates")
 
 
 def save_estimator(estimator: Any, path: Path, overwrite: bool) -> None:
@@ -63,6 +63,8 @@ def load_estimator(kind: type[Any], path: Path, network: Callable[[int, int], nn
                 f'`{kind.__name__}.load("{path.name}", network=the_function)` names it.'
             )
         options = {**found["options"], "hidden_sizes": tuple(map(int, found["options"]["hidden_sizes"]))}
+        # Files of older versions had the network alone.
+        options = {"candidates": "network", **options}
         made = kind(network, prior=content.given, **{name: options[name] for name in PLAIN})
         made.prior_ = made.prior
         made.n_features_in_ = int(found["features"])

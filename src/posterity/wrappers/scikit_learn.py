@@ -68,6 +68,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         standardise: Any = None,
         held_out: Any = 0.0,
         training: Any = None,
+        candidates: Any = "all",
         random_state: Any = None,
     ) -> None:
         self.network: Network | None = network
@@ -77,6 +78,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         self.standardise: bool | None = standardise
         self.held_out: float = held_out
         self.training: Mapping[str, Any] | None = training
+        self.candidates: Literal["network", "all"] = candidates
         self.random_state = random_state
 
     def _learn(
@@ -113,6 +115,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
                 generator=generator,
                 progress=False,
                 training=dict(self.training or {}),
+                candidates=self.candidates,
             )
         card = replace(fit.posterior.card, recipe=json.dumps(self._recipe(classes)))
         self.fit_ = replace(fit, posterior=replace(fit.posterior, card=card))
@@ -257,7 +260,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
 
 
 class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
-    """A Bayesian neural network as a scikit-learn classifier.
+    """A Bayesian neural network as a scikit-learn classifier, stacked with plain models of the inputs.
 
     Args:
         network: from the number of inputs and of classes to an `nn.Module` with logits; None is an MLP of `hidden_sizes`.
@@ -268,7 +271,9 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
         standardise: whether to scale inputs to mean 0 and variance 1; None does unless there is a prior. False leaves them as
             they are, whatever the prior says.
         held_out: the share of examples set aside for `predict_set`; 0 learns from all of them.
-        training: options of `pt.train` (lr, epochs, …).
+        training: options of `pt.train` (lr, epochs, …); with any, only the network that they train predicts.
+        candidates: "all" stacks models of the inputs (linear, a Gaussian process, trees) with the network by what they say of
+            left-out examples; "network" is the network alone.
         random_state: a seed or a `RandomState`, for the split, the first weights and training.
 
     Attributes:
@@ -396,7 +401,7 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
 
 
 class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
-    """A Bayesian neural network as a scikit-learn regressor; its noise is learned.
+    """A Bayesian neural network as a scikit-learn regressor, stacked with plain models of the inputs; noise is learned.
 
     Args:
         network: from the number of inputs and of outputs (1) to an `nn.Module`; None is an MLP of `hidden_sizes`.
@@ -407,7 +412,9 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
         standardise: whether to scale inputs and targets to mean 0 and variance 1; None does unless there is a prior. False leaves
             them as they are, whatever the prior says.
         held_out: the share of examples set aside for `predict_set`; 0 learns from all of them.
-        training: options of `pt.train` (lr, epochs, …).
+        training: options of `pt.train` (lr, epochs, …); with any, only the network that they train predicts.
+        candidates: "all" stacks models of the inputs (linear, a Gaussian process, trees) with the network by what they say of
+            left-out examples; "network" is the network alone.
         random_state: a seed or a `RandomState`, for the split, the first weights and training.
 
     Attributes:

@@ -52,12 +52,16 @@ class Options:
     """Whether networks are trained beside an exact posterior."""
     generator: torch.Generator | None = None
     progress: bool = True
+    candidates: Literal["network", "all"] = "network"
+    """Whether models of a table's inputs are candidates too."""
     recipe: Recipe = Recipe()  # noqa: RUF009 (frozen)
 
     def __post_init__(self) -> None:
         # Before anything is trained.
         if self.link not in LINKS:
             raise ValueError(f'link is one of {", ".join(LINKS)}, not "{self.link}"')
+        if self.candidates not in ("network", "all"):
+            raise WrongChoice(f'candidates is "network" or "all", not {self.candidates!r}.')
         if not isinstance(self.recipe, Recipe):
             raise WrongChoice(
                 f"recipe is a {type(self.recipe).__name__}: give a posterity.workflow.recipe.Recipe(...)."
@@ -90,6 +94,8 @@ class Candidate:
     """None: the Gaussian over weights, which is made after it, predicts."""
     probs: Float[Tensor, " m"] | None = None
     """Of left-out targets."""
+    moments: Float[Tensor, "2 m"] | None = None
+    """Means and variances of left-out numbers."""
     history: History | None = None
     part: Data | None = None
     """The examples that were learned from; None: all."""
@@ -168,3 +174,11 @@ def deviations_of(left_out: LeftOut, likelihood: GaussianNoise, targets: Tensor,
     if mean.shape[1] != 1:
         return None
     return ((targets.to(mean).view_as(mean) - mean).abs() / (own + noise).sqrt()).flatten()
+
+
+def deviations_from(moments: Float[Tensor, "2 m"], targets: Tensor) -> Tensor | None:
+    """The same from means and variances of left-out numbers."""
+    if targets.ndim > 1 and targets.shape[1] != 1:
+        return None
+    mean, variance = moments
+    return (targets.to(mean).flatten() - mean).abs() / variance.sqrt()

@@ -93,10 +93,10 @@ def averaged(
             own = seed + number if recipe.from_scratch else seed
             if fold is None:
                 share = 0.5 if parts else 1.0
-                networks.append((share, _train(model, prior, whole, likelihood, recipe, own)))
+                networks.append((share, trained_under(model, prior, whole, likelihood, recipe, own)))
                 continue
             kept, out = leave_out.split(fold)
-            networks.append((0.5 / len(parts), _train(model, prior, whole.rows(kept), likelihood, recipe, own)))
+            networks.append((0.5 / len(parts), trained_under(model, prior, whole.rows(kept), likelihood, recipe, own)))
             outputs[out] = outputs_at(model, blocks, networks[-1][1], whole.rows(out)).double()
     if not parts:
         unjudged = Calibration(0.0, recipe.unjudged)
@@ -113,7 +113,7 @@ def averaged(
     return found, log_probs.double().exp()
 
 
-def _train(
+def trained_under(
     model: nn.Module, prior: Gaussian, batch: Batch, likelihood: Likelihood, recipe: Training, seed: int
 ) -> dict[str, Tensor]:
     """One network; the same draws for the same seed."""

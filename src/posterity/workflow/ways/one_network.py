@@ -67,7 +67,7 @@ def one_network(problem: Problem, options: Options) -> Candidate:
         probs, deviations = judged_by(predictor, problem.leave_out)
     elif Workers.here().size == 1:
         reference = set_aside(problem.model, part, held, likelihood, problem.batch_size)
-    found = Candidate(problem.prior, likelihood, predictor, probs, history, part, held)
+    found = Candidate(problem.prior, likelihood, predictor, probs, history=history, part=part, held=held)
     return replace(found, reference=reference, deviations=deviations)
 
 

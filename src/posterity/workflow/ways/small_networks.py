@@ -33,7 +33,7 @@ from posterity.predictive.exact import AveragedNetworks, ExactLinear
 from posterity.predictive.predictor import Predictor, Stack
 from posterity.workflow.problem import Problem
 from posterity.workflow.recipe import SmallNetworks
-from posterity.workflow.ways.candidate import Candidate, Options, deviations_of
+from posterity.workflow.ways.candidate import Candidate, Options, deviations_from
 from posterity.workflow.ways.one_network import around_network
 
 NOISES = tuple(10.0 ** (k / 20) for k in range(-40, 11))
@@ -76,11 +76,15 @@ def small_networks(problem: Problem, options: Options) -> Candidate:
     seen = prior.provenance.chose("the strength of the prior", options=len(PRECISIONS), by=problem.seen)
     prior = replace(prior, card=replace(prior.card, provenance=seen))
     sign(model, together([started, seen, problem.seen]))
-    around = averaged_siblings if problem.few is None else partial(around_siblings, prior=prior)
-    found, deviations = around(problem, siblings=siblings, options=options)
+    found: Predictor
+    if problem.few is None:
+        found, moments = averaged_siblings(problem, siblings, options)
+    else:
+        found, moments = around_siblings(problem, prior, siblings, options)
     networks = [siblings.network, *siblings.others]
     reference = of_folds(model, networks, examples.whole, problem.leave_out, likelihood)
-    return Candidate(prior, found.likelihood, found, reference=reference, deviations=deviations)
+    deviations = deviations_from(moments, examples.targets[problem.leave_out.judged])
+    return Candidate(prior, found.likelihood, found, moments=moments, reference=reference, deviations=deviations)
 
 
 def train_siblings(problem: Problem, recipe: SmallNetworks, progress: bool = False) -> Siblings:
@@ -102,8 +106,11 @@ def train_siblings(problem: Problem, recipe: SmallNetworks, progress: bool = Fal
 
 def around_siblings(
     problem: Problem, prior: Gaussian, siblings: Siblings, options: Options
-) -> tuple[Stack, Tensor | None]:
-    """Posteriors around the network that saw all examples and around its siblings, as wide as left-out examples say."""
+) -> tuple[Stack, Float[Tensor, "2 m"]]:
+    """Posteriors around the network that saw all examples and around its siblings, as wide as left-out examples say.
+
+    With the means and variances that these have of the first output.
+    """
     model, examples, link = problem.model, problem.examples, options.link
     assert examples is not None
     assert isinstance(problem.likelihood, GaussianNoise)
@@ -132,11 +139,15 @@ def around_siblings(
         choice = Choice((member,), widths * len(candidates), "loo", len(PRECISIONS))
         return replace(one, choice=choice, likelihood=noise)
 
-    deviations = deviations_of(left_out, noise, targets, calibration.tau)
-    return Stack(tuple(zip(siblings.shares, map(calibrated, around), strict=True))), deviations
+    variance = calibration.tau * covariance.diagonal(dim1=1, dim2=2) + 1 / noise.value
+    return Stack(tuple(zip(siblings.shares, map(calibrated, around), strict=True))), torch.stack([mean, variance])[
+        :, problem.leave_out.judged, 0
+    ]
 
 
-def averaged_siblings(problem: Problem, siblings: Siblings, options: Options) -> tuple[AveragedNetworks, Tensor | None]:
+def averaged_siblings(
+    problem: Problem, siblings: Siblings, options: Options
+) -> tuple[AveragedNetworks, Float[Tensor, "2 m"]]:
     """The siblings as they are, and the noise of their average.
 
     The squared error of what was left out is the noise and what the networks disagree by. Of that, the average takes account.
@@ -159,11 +170,8 @@ def averaged_siblings(problem: Problem, siblings: Siblings, options: Options) ->
     disagreement = float(torch.einsum("k,kno->no", shares.to(found), (found - mean).square()).mean())
     squared = float((left_out - targets).square().mean())
     noise = likelihood if likelihood.precision else GaussianNoise(1 / max(squared - disagreement, squared / 2, 1e-10))
-    average = AveragedNetworks(
-        tuple(zip(siblings.shares, matrices, strict=True)), Calibration(0.0), noise, options.link
-    )
-    wide = disagreement * torch.eye(targets.shape[1]).to(left_out).expand(len(targets), -1, -1)
-    return average, deviations_of(LeftOut(left_out, wide), noise, targets, 1.0)
+    stack = AveragedNetworks(tuple(zip(siblings.shares, matrices, strict=True)), Calibration(0.0), noise, options.link)
+    return stack, torch.stack([left_out, torch.full_like(left_out, squared)])[:, problem.leave_out.judged, 0]
 
 
 class _Copies:

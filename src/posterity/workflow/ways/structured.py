@@ -38,6 +38,8 @@ LOOKED_AT = 500
 MEMORISED, CLOSE = 0.2, 0.01
 """Mean NLL of a classifier's own training targets, and the share of a regression's variance that is left, below which it may
 know them by heart."""
+VALIDATED = 1.5
+"""The spread of what is believed of a logarithmic temperature where validation examples choose it: hardly anything."""
 SPARED = 0.05
 """Nats that a posterior may cost a training example where nothing else tells how wide to be (benchmarks/memorised.py)."""
 
@@ -141,7 +143,7 @@ def predictive(
     if isinstance(likelihood, GaussianNoise):
         values = deviations_of(outputs, likelihood, targets, wide.tau)
         return own, None if values is None else LeftOutScores.of(values)
-    soft = Calibration(0.0, temperature(outputs.mean, likelihood, targets))
+    soft = Calibration(0.0, temperature(outputs.mean, likelihood, targets, spread=VALIDATED))
     network = {
         name: matrix.detach() for name, matrix in read_blocks(model, find_blocks(model, named(gaussian.mean))).items()
     }

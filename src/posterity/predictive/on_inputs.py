@@ -1,0 +1,49 @@
+"""A model of the inputs themselves as a predictor: linear, a Gaussian process or trees. The network is not run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posterity.blocks import Replica
+from posterity.brief import brief
+from posterity.curvature import Likelihood
+from posterity.data import Batch
+from posterity.kernel import Calibration, Link
+from posterity.predictive.prediction import Moments
+from posterity.predictive.predictor import Predictor
+from posterity.tables import OfClasses, OfNumbers, Process, ProcessClasses
+
+
+@dataclass(frozen=True, eq=False)
+class OnInputs(Predictor):
+    """It gives probabilities, or normal numbers; unknown inputs are found by the inputs themselves."""
+
+    __repr__ = brief
+
+    model: OfClasses | OfNumbers
+    likelihood: Likelihood
+    link: Link = "probit"
+
+    @property
+    def needs_examples(self) -> bool:
+        return isinstance(self.model, Process | ProcessClasses)
+
+    def moments(self, network: Replica, batch: Batch) -> list[Moments]:
+        x = batch.positional[0]
+        found = self.of_rows(x.cpu())
+        noise = None if found.noise is None else found.noise.to(x.device)
+        return [replace(found, mean=found.mean.to(x.device), covariance=found.covariance.to(x.device), noise=noise)]
+
+    def of_rows(self, x: Float[Tensor, "m d"]) -> Moments:
+        """The same for a matrix of inputs."""
+        rows = x.double()
+        if isinstance(self.model, OfClasses):
+            mean = self.model.logits(rows)
+            own, noise = torch.zeros_like(mean), None
+        else:
+            mean, own, noise = (part[:, None] for part in self.model.numbers(rows))
+        return Moments(1.0, mean, torch.diag_embed(own), Calibration(), noise=noise)

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.errors import NotExportable, NotStorable, WrongChoice
+from posterity.errors import NotStorable, WrongChoice
 from posterity.predictive.on_inputs import OnInputs
-from posterity.predictive.predictor import Stack
 from posterity.tables import LinearClasses, LinearNumbers, Process
 from posterity.workflow import Fit, learn
 from posterity.workflow.file import load
@@ -53,9 +52,7 @@ def nll(fit: Fit, x: torch.Tensor, y: torch.Tensor) -> float:
 def parts(fit: Fit) -> dict[str, tuple[float, OnInputs]]:
     """Models of the inputs in a fit's stack, by the names of their classes; a forest and boosted trees of classes share one."""
     found = {}
-    whole = [part for _, part in fit.predictor.parts]
-    stack = next(part for part in whole if isinstance(part, Stack))
-    for weight, part in stack.parts:
+    for weight, part in fit.predictor.parts:
         if isinstance(part, OnInputs):
             name = type(part.model).__name__
             found[name] = weight + found.get(name, (0.0, part))[0], part
@@ -185,10 +182,9 @@ def test_predictions_are_the_same_from_many_threads(fit):
 
 def test_it_is_exported_with_all_its_models(fit):
     x, _ = table(classes_of(fit), 20, seed=2)
-    with pytest.raises(NotExportable, match="unknown=False"):
-        fit.module()
-    module = fit.module(unknown=False)
-    found, expected = module(x), fit.predict(x)
+    module, expected = fit.module(), fit.predict(x)
+    found = module(x)
+    torch.testing.assert_close(found[-1], expected.unknown, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[0], expected.mean, rtol=1e-5, atol=1e-6)
     if not classes_of(fit):
         torch.testing.assert_close(found[1], expected.variance, rtol=1e-5, atol=1e-6)

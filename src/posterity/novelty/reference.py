@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float
@@ -58,6 +57,7 @@ class Reference:
     """Whether inputs of the source count as known."""
     alone: Ranks | None = None
     """Of the sums of the scores that need no feature, for `without_features`; None where there is none."""
+    _variance: RelativeVariance = field(init=False, repr=False)
 
     @classmethod
     def of(
@@ -158,10 +158,11 @@ class Reference:
         """Whose inputs are compared; the last is what the head reads."""
         return tuple(self.rows)
 
-    @cached_property
-    def _variance(self) -> RelativeVariance:
-        last = self.layers[-1]
-        return RelativeVariance.of(self.rows[last].double() * self.sizes[last])
+    def __post_init__(self) -> None:
+        # At once: what is computed while a network is exported is no number that could be kept.
+        if VARIANCE in self.moments and self.rows:
+            last = self.layers[-1]
+            object.__setattr__(self, "_variance", RelativeVariance.of(self.rows[last].double() * self.sizes[last]))
 
     def of_outputs(
         self, features: Features, outputs: Float[Tensor, "m outputs"], likelihood: Likelihood

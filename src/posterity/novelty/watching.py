@@ -36,6 +36,7 @@ class Watch:
         self._wanted += count
 
     def take(self, layer: str, rows: Tensor | None) -> None:
+        """What a layer was given, if its rows are not complete yet."""
         parts = self._parts.setdefault(layer, [])
         if rows is not None and sum(len(part) for part in parts) < self._wanted:
             parts.append(rows.detach())

@@ -42,7 +42,8 @@ class Predicting(nn.Module):
         with watching(cast(nn.Module, first.watched), () if reference is None else reference.layers) as watch:
             watch.expect(1)
             moments: list[Moments] = first(*args, **kwargs)
-            watch.given(args, kwargs)
+            if not watch.recorded:  # no part runs a network
+                watch.given(args, kwargs)
         for part in others:
             moments += part(*args, **kwargs)
         found: tuple[Tensor, ...]

@@ -17,6 +17,7 @@ from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.data.leave_out import FOLDS
 from posterity.data.weights import looks_new
 from posterity.gaussian import Gaussian
+from posterity.laplace.prior import head_name
 from posterity.workflow.plan import Facts, Plan, Verb, choose_plan
 from posterity.workflow.problem import Head, is_learned, is_new_head, is_plain
 from posterity.workflow.recipe import Recipe
@@ -123,6 +124,7 @@ def cost(
         trains=verb == "learn",
         new_network=looks_new(model),
         plain_network=is_plain(model, blocks),
+        has_head=learned and isinstance(kind, Categorical) and len(blocks) > 1 and head_name(model) is not None,
         inputs=recipe.inputs if candidates == "all" and len(shape) == 1 else None,
         trees=find_spec("sklearn") is not None,
     )

@@ -4,7 +4,7 @@ STYLE = """
 :root{--good:#0b7a4b;--half:#9a5b00;--bad:#b3261e;--ours:#4b4bb8}
 @media (prefers-color-scheme:dark){:root{--good:#4fd39a;--half:#f0b24a;--bad:#ff8f86;--ours:#aab0ff}}
 html{scroll-behavior:smooth}
-body{font-size:16px;line-height:1.6}
+body{font-size:16px;line-height:1.6;overflow-wrap:anywhere}
 main{max-width:1180px;padding-bottom:5rem}
 h1{font-size:clamp(1.7rem,5vw,2.6rem);margin-bottom:.5rem}
 h2{font-size:1.45rem;margin:0}h3{font-size:1rem;margin:1.6rem 0 .3rem}

@@ -33,7 +33,7 @@ from posterity_studies.shared.networks import HalfPrecisionTraining, fresh
 from posterity_studies.shared.priors import at_strength, start_at
 from posterity_studies.shared.sources import Recipe, learned_prior
 from posterity_studies.shared.strengths import optimise_strengths
-from posterity_studies.studies.certificates.features import head_cell
+from posterity_studies.studies.certificates.methods import head_cell
 
 
 def wide() -> nn.Sequential:

@@ -118,4 +118,4 @@ def test_report_renders_the_results_of_the_package_and_writes_where_it_says(tmp_
 
 
 def test_both_packages_have_one_version():
-    assert version("posterity-studies") == version("posterity") == __version__
+    assert version("posterity-studies") == version("posterity-torch") == __version__

@@ -93,7 +93,7 @@ def test_grids_of_a_new_head_move_to_where_outputs_are(factor):
     if found != 1:
         wide = (len(SHARES) * len(FAR_FLOORS) + 1) * len(FAR_HEADS)
         assert other.strengths == wide * len(UNITS) ** 2
-        nll = [min(m.nll for m in c.members) for c in (plain, other)]
+        nll = [min(m.nll for m in c.members) for c in (choose(problem.linearised), other)]
         assert abs(nll[0] - nll[1]) < 0.1
     free = choose(problem.linearised, still=False).members
     assert all(m.posterior.strength.floor < float("inf") for m in free)

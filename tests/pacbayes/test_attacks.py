@@ -166,6 +166,7 @@ def test_whatever_makes_a_gaussian_of_another_keeps_what_it_has_seen(tmp_path):
         "restricted": lambda g: g.restricted(["2"]),
         "compress": lambda g: g.compress(),
         "to": lambda g: g.to(dtype=torch.float64),
+        "without_known": lambda g: g.without_known(),
         "with_provenance": None,  # which is how it is told
     }
     methods = inspect.getmembers(pt.Gaussian, callable)

@@ -30,7 +30,7 @@ def test_a_new_head_has_two_candidates_without_training_and_three_with():
 
 
 def test_a_head_that_is_kept_has_the_prior_as_it_is_beside_it():
-    assert adapt(0, head="keep").plan.ways == ("exact around the prior", "head alone", "prior alone")
+    assert adapt(0, head="keep").plan.ways == ("exact around the prior", "prior alone")
 
 
 def test_a_posterior_asked_for_by_its_details_speaks_alone():

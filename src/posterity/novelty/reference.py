@@ -165,7 +165,7 @@ class Reference:
             object.__setattr__(self, "_variance", RelativeVariance.of(self.rows[last].double() * self.sizes[last]))
 
     def of_outputs(
-        self, features: Features, outputs: Float[Tensor, "m outputs"], likelihood: Likelihood
+        self, features: Features, outputs: Float[Tensor, "m *outputs"], likelihood: Likelihood
     ) -> Float[Tensor, "m"]:
         """`unknown` from what a network was seen to do: the inputs of its layers, and its outputs.
 

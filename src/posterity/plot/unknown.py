@@ -59,7 +59,7 @@ def gallery(
     rows: int = 3,
     columns: int = 6,
 ) -> Axes:
-    """The images with the highest scores, the strangest first, on one pair of axes.
+    """The images with the highest scores, the most unusual first, on one pair of axes.
 
     Args:
         images: (n, channels, height, width) with one or three channels, or (n, height, width).
@@ -93,4 +93,4 @@ def gallery(
     ax.set_xlim(-0.04, columns)
     ax.set_ylim(1.25 * rows, -0.04)
     ax.axis("off")
-    return titled(ax, "the strangest inputs, with their scores")
+    return titled(ax, "the most unusual inputs, with their scores")

@@ -203,10 +203,11 @@ def _after_prior(f: Facts) -> Plan:
         if f.trains:
             ways.append("networks from the prior")
         if not f.as_asked:
-            if f.has_head:
-                ways.append("head alone")
+            # A head that is handed down knows its classes already: beside it the prior itself is the simpler candidate.
             if not f.new_head:
                 ways.append("prior alone")
+            elif f.has_head:
+                ways.append("head alone")
     if len(ways) > 1:
         judge = (
             "each has a weight by what it left out"

@@ -81,15 +81,13 @@ def _in_function_space(source: Source, shots: Shots, share: float) -> Answer:
     model = source.network(shots.classes)
     space = function_space(model, source.prior, shots.both, share)
     inside, outside = (predicted(space, model, x) for x in (shots.test[0], shots.unknown))
-    assert inside.unknown is not None
-    assert outside.unknown is not None
     best = space.choice.best
     strength = best.posterior.strength
     assert strength is not None
     chosen = {"share": strength.share, "floor": strength.floor, "head": strength.head, "tau": best.calibration.tau}
     extra = chosen | {"temperature": best.calibration.temperature, "loo": float(f"{best.nll:.5g}")}
     extra |= {"members": len(space.choice.members)}
-    return Answer(inside.probs, inside.unknown, outside.unknown, extra | {"edge": _edge(best.posterior, share)})
+    return Answer(inside.probs, inside.entropy, outside.entropy, extra | {"edge": _edge(best.posterior, share)})
 
 
 def _edge(best: FunctionPosterior, share: float) -> bool:
@@ -108,11 +106,9 @@ def _head_alone(source: Source, shots: Shots) -> Answer:
     model = source.network(shots.classes)
     made = posterior(model, shots.both, blocks=[HEAD], batch_size=AT_ONCE, progress=False)
     inside, outside = (made.predict(x, batch_size=AT_ONCE) for x in (shots.test[0], shots.unknown))
-    assert inside.unknown is not None
-    assert outside.unknown is not None
     assert made.choice is not None
     extra = {"loo": float(f"{made.choice.best.nll:.5g}")}
-    return Answer(inside.probs, inside.unknown, outside.unknown, extra)
+    return Answer(inside.probs, inside.entropy, outside.entropy, extra)
 
 
 class _Rivals:

@@ -64,6 +64,8 @@ def features_of(known: Known) -> dict[str, Tensor]:
 def _read(tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -> Reference:
     if words["version"] != VERSION:
         raise ValueError(f"version {words['version']}, this library reads {VERSION}")
+    if not all(isinstance(layer, str) for layer in words["layers"]):
+        raise ValueError("a layer without a name")
     rows = {layer: tensors[f"rows.{i}"] for i, layer in enumerate(words["layers"])}
     sizes = {layer: float(size) for layer, size in zip(rows, words["sizes"], strict=True)}
     moments = tuple(str(name) for name in words["moments"])

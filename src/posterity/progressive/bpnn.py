@@ -382,6 +382,7 @@ class BPNN:
         frozen = frozen_fingerprint(network, find_blocks(network, named(prior.mean)))
         return replace(prior, card=replace(prior.card, frozen=frozen))
 
+    @torch.inference_mode(False)
     def predict(
         self,
         x: Tensor | Mapping[str, Any],
@@ -514,7 +515,7 @@ def _reached(network: Any, posterior: Gaussian, x: Any) -> list[str]:
     if len(network.columns) == 1 or not isinstance(x, Tensor):
         return list(posterior.blocks)
     blocks = find_blocks(network, named(posterior.mean))
-    few = x[:2].to(next(network.parameters()).device)
+    few = x[:2].to(next(network.parameters()).device, copy=True)  # one made under inference_mode has no gradients
     found = influential(network, lambda: [network(few)])
     return [n for n, block in blocks.items() if not found.isdisjoint(block.parameters.values())]
 

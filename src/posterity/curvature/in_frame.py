@@ -47,7 +47,7 @@ class GivenFrame(Estimator):
             Gaussian with all it has seen.
 
     Example:
-        >>> curvature = pt.estimate(model, data, pt.curvature.InFrame.of(prior))
+        >>> curvature = pt.estimate(model, data, pt.curvature.GivenFrame.of(prior))
         >>> posterior = pt.update(model, curvature, prior)
     """
 

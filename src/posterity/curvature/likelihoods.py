@@ -115,7 +115,7 @@ class Categorical(Likelihood):
         if outputs.ndim > 2:
             raise BadTargets(
                 f"Exact labels for outputs of shape {tuple(outputs.shape)} would take a backward pass per position and class: "
-                "use Sampled(n)."
+                "use SampledLabels(n)."
             )
         return list(self.fisher_root(outputs).unbind(-1))
 
@@ -301,7 +301,7 @@ class SampledLabels(Labels):
 
     def __post_init__(self) -> None:
         if self.n < 1:
-            raise ValueError(f"Sampled(n) needs n of at least 1, not {self.n}")
+            raise ValueError(f"SampledLabels(n) needs n of at least 1, not {self.n}")
 
     def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
         return (of.sampled_residual(outputs, targets, generator) / self.n**0.5 for _ in range(self.n))

@@ -85,7 +85,7 @@ def posterior(
         UnsupportedLayer: if a trainable layer cannot become a block; leave it out with `blocks`.
 
     Warns:
-        Memorised: if there is no validation data and the training data cannot tell how sure to be.
+        Memorisation: if there is no validation data and the training data cannot tell how sure to be.
 
     Example:
         >>> fit = pt.posterior(model, train_loader)
@@ -166,7 +166,7 @@ def prior(
     check_network(model, classes=True)
     estimator = estimator or EKFAC()
     if isinstance(estimator.labels, EmpiricalLabels):
-        raise BadData("a prior without labels cannot use the data's: give labels=Sampled(n) or Exact().")
+        raise BadData("a prior without labels cannot use the data's: give labels=SampledLabels(n) or ExactLabels().")
     like = next(model.parameters())
     given = input_batches(inputs, batch_size, like.device, like.dtype)
     vectors = not have_positions(model, given[0].part(0, given[0].count))

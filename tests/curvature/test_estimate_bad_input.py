@@ -199,7 +199,7 @@ def test_an_embedding_over_the_limit_is_kept_diagonal(estimator, monkeypatch):
 
 def test_exact_labels_for_every_token_are_refused_by_name():
     for name in ("tagger", "pixels"):
-        with pytest.raises(BadTargets, match=r"Sampled\(n\)"):
+        with pytest.raises(BadTargets, match=r"SampledLabels\(n\)"):
             estimate(case(name).model, data(name), KFAC(ExactLabels()), progress=False)
 
 

@@ -41,7 +41,7 @@ know them by heart."""
 VALIDATED = 1.5
 """The spread of what is believed of a logarithmic temperature where validation examples choose it: hardly anything."""
 SPARED = 0.05
-"""Nats that a posterior may cost a training example where nothing else tells how wide to be (benchmarks/memorised.py)."""
+"""Nats that a posterior may cost a training example where nothing else tells how wide to be (study memorised)."""
 
 
 def structured(problem: Problem, options: Options) -> FitParts:

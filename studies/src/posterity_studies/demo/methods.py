@@ -17,7 +17,7 @@ from posterity_studies.shared.watch import Meeting
 
 METHODS = {
     "learned": "learned prior",
-    "isotropic": "isotropic at the mean",
+    "isotropic": "isotropic around the source weights",
     "ensemble": "ensemble of five",
     "tuned": "plain fine-tuning",
     "none": "no adaptation",

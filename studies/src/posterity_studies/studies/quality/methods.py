@@ -39,7 +39,7 @@ from posterity_studies.shared.rivals.training import (
 NAMES = {
     "default": "ours, default call",
     "adapt": "ours, without training",
-    "isotropic": "ours, isotropic at the mean",
+    "isotropic": "ours, isotropic around the source weights",
     "mode": "ours, mode alone",
     "map": "plain training (MAP)",
     "temperature": "temperature scaling",

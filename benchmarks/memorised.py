@@ -21,8 +21,8 @@ from torch.nn.functional import cross_entropy
 import posterity as pt
 from posterity.blocks import Replica
 from posterity.data.batches import input_batches
-from posterity.errors import Memorised
-from posterity.kernel import Calibration, LeftOut, calibrate
+from posterity.errors import Memorisation
+from posterity.kernel import Calibration, LeaveOneOut, calibrate
 from posterity.lenet import lenet5
 from posterity.predictive.linearised import StructuredGaussian, output_moments
 
@@ -79,10 +79,10 @@ def row(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str, object
     found = [
         output_moments(network, fit.posterior, batch) for batch in input_batches(test[0], 100, torch.device("cpu"))
     ]
-    seen = LeftOut(torch.cat([m.double() for m, _ in found]), torch.cat([c for _, c in found]))
+    seen = LeaveOneOut(torch.cat([m.double() for m, _ in found]), torch.cat([c for _, c in found]))
     assert isinstance(fit.predictor, StructuredGaussian)
     likelihood, width = pt.Categorical(), fit.predictor.calibration
-    warned = any(issubclass(w.category, Memorised) for w in raised)
+    warned = any(issubclass(w.category, Memorisation) for w in raised)
     ways = {"own": Calibration(0.0), "ours": width, "untempered": Calibration()}
     scores = {way: seen.nll(likelihood, test[1], calibration) for way, calibration in ways.items()}
     scores["best"] = calibrate(seen, likelihood, test[1])[1]
@@ -106,7 +106,7 @@ def last_layer(name: str, model: nn.Module, data: Pair, test: Pair) -> dict[str,
     return {
         "data": name,
         "train accuracy": round(right, 4),
-        "warned": any(issubclass(w.category, Memorised) for w in raised),
+        "warned": any(issubclass(w.category, Memorisation) for w in raised),
         "own": round(float(own), 4),
         "ours": round(float(pt.metrics.score(fit.predict(test[0]).probs, test[1]).nll), 4),
     }

@@ -17,8 +17,8 @@ import torch
 import posterity as pt
 from posterity.blocks import Replica
 from posterity.data.batches import batches
-from posterity.kernel import Calibration, LeftOut, calibrate
-from posterity.kernel.variational import Inference, Laplace, Variational, infer
+from posterity.kernel import Calibration, LeaveOneOut, calibrate
+from posterity.kernel.variational import Inference, Laplace, VariationalGaussian, infer
 from posterity.lenet import lenet5
 from posterity.predictive.exact import ExactLinear
 from posterity_studies.shared.priors import start_at
@@ -39,7 +39,7 @@ def row(source: str, target: str, seed: int, shots: int = 10, tested: int = 1000
     best = exact.choice.best.posterior
     found: dict[str, object] = {"source": source, "target": target, "seed": seed, "shots": shots}
     found["strength"] = None if best.strength is None else vars(best.strength)
-    both: dict[str, Inference] = {"laplace": Laplace(), "variational": Variational()}
+    both: dict[str, Inference] = {"laplace": Laplace(), "variational": VariationalGaussian()}
     for name, inference in both.items():
         start = time.process_time()
         posterior = infer(best.of, best.strength, inference)
@@ -50,7 +50,7 @@ def row(source: str, target: str, seed: int, shots: int = 10, tested: int = 1000
         for batch in batches(task.test, 250):
             mean, covariance = posterior.moments(exact.jacobian(Replica(model), [batch]))
             for way, width in ways.items():
-                log_p = LeftOut(mean, covariance).log_probs(pt.Categorical(), batch.targets, width)
+                log_p = LeaveOneOut(mean, covariance).log_probs(pt.Categorical(), batch.targets, width)
                 nll[way] -= float(log_p.sum()) / len(task.test[1])
         found[name] = {
             **{way: round(value, 4) for way, value in nll.items()},

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Replica, evaluating, find_blocks, named, read_blocks
-from posterity.checks import Admitted
+from posterity.checks import ValidatedData
 from posterity.curvature import EKFAC, Categorical, GaussianNoise, Likelihood, estimate
 from posterity.data import Data
 from posterity.data.batches import Batch, batches
-from posterity.errors import BadData, Memorised, NotTrained
+from posterity.errors import BadData, Memorisation, NotTrained
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
+from posterity.kernel import Calibration, LeaveOneOut, Link, calibrate, residual_noise
 from posterity.kernel.choose import TAUS
 from posterity.kernel.left_out import without_themselves
 from posterity.kernel.stacking import temperature
@@ -29,7 +29,7 @@ from posterity.predictive.linearised import StructuredGaussian, output_moments, 
 from posterity.predictive.predictor import Predictor
 from posterity.predictive.sets import LeftOutScores
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.candidate import Candidate, Made, Options, deviations_of, probs_of, stack
+from posterity.workflow.ways.candidate import Candidate, FitParts, Options, deviations_of, probs_of, stack
 
 log = logging.getLogger("posterity")
 
@@ -44,7 +44,7 @@ SPARED = 0.05
 """Nats that a posterior may cost a training example where nothing else tells how wide to be (benchmarks/memorised.py)."""
 
 
-def structured(problem: Problem, options: Options) -> Made:
+def structured(problem: Problem, options: Options) -> FitParts:
     """A trained network as it is, with curvature at its training data around it.
 
     The prior's precision is the one of greatest evidence unless it is given.
@@ -56,7 +56,7 @@ def structured(problem: Problem, options: Options) -> Made:
     _check_trained(problem, likelihood)
     curvature = estimate(
         model,
-        Admitted(problem.again),
+        ValidatedData(problem.again),
         options.estimator or EKFAC(),
         likelihood,
         blocks=blocks,
@@ -76,7 +76,7 @@ def structured(problem: Problem, options: Options) -> Made:
     data, held, size = problem.again, options.validation, problem.batch_size
     predictor, scores = predictive(model, found, likelihood, data, held, options, size)
     reference = set_aside(model, data, held, likelihood, size)
-    return Made(predictor, prior, found, curvature, reference=reference, left_out=scores)
+    return FitParts(predictor, prior, found, curvature, reference=reference, left_out=scores)
 
 
 @torch.no_grad()
@@ -167,7 +167,7 @@ def _by_training_data(
     share = _believable(left_out, likelihood)
     found = Calibration(0.0, 1.0)
     if share:
-        narrow = LeftOut(left_out.mean, share * left_out.covariance)
+        narrow = LeaveOneOut(left_out.mean, share * left_out.covariance)
         found = calibrate(without_themselves(narrow, likelihood, answers), likelihood, answers, link)[0]
         found = Calibration(share * found.tau, found.temperature)
     if found.temperature == 1 and by_heart(left_out.mean, likelihood, answers):
@@ -184,7 +184,7 @@ def _predicted(
     data: Data,
     batch_size: int,
     most: float = math.inf,
-) -> tuple[LeftOut, Tensor] | None:
+) -> tuple[LeaveOneOut, Tensor] | None:
     """Normal outputs of examples, and targets; None if outputs have positions, or there is no example."""
     means: list[Tensor] = []
     covariances, targets = [], []
@@ -203,7 +203,7 @@ def _predicted(
             break
     if not means:
         return None
-    return LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
+    return LeaveOneOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
 
 
 def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:
@@ -215,7 +215,7 @@ def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:
     return float(likelihood.nll(outputs, targets)) < MEMORISED * targets.numel()
 
 
-def _undecided(seen: LeftOut, likelihood: Likelihood, targets: Tensor, link: Link, tau: float) -> float:
+def _undecided(seen: LeaveOneOut, likelihood: Likelihood, targets: Tensor, link: Link, tau: float) -> float:
     """A width where the training data asks for none but `tau`, with a warning that it cannot know."""
     widest, used = 0.0, "The network's own prediction"
     if not isinstance(likelihood, GaussianNoise):
@@ -229,13 +229,13 @@ def _undecided(seen: LeftOut, likelihood: Likelihood, targets: Tensor, link: Lin
         "the network fits its training examples as if it had memorised them, and they cannot tell how sure it should be of "
         f"others. {used} is used. Give examples that were not trained on, pt.posterior(..., validation=(x, y)), or train "
         "with pt.learn, which holds a part out.",
-        Memorised,
+        Memorisation,
         stacklevel=levels_to_the_user(),
     )
     return widest
 
 
-def _believable(seen: LeftOut, likelihood: Likelihood) -> float:
+def _believable(seen: LeaveOneOut, likelihood: Likelihood) -> float:
     """How much of a posterior's covariance to believe, for its own examples to be left out of it.
 
     With S the covariance of an example's outputs and H its curvature, a posterior that has seen the example has HS < 1.

@@ -170,7 +170,8 @@ def _table(records: Sequence[Record]) -> str:
         f"is calibrated <em>perfectly</em> would show an ECE of {chance} by chance. {escape(on_calibration(records))}</p>"
         f"<div class=twocol>{''.join(made)}</div>"
         "<p>“Isotropic around the source weights” is the closest rival: the same network, the same way of adapting, the same "
-        "leave-one-out, but a prior that holds all weights equally firmly. What the <em>learned</em> part adds is the difference to it: "
+        "leave-one-out, but a prior that holds all weights equally firmly. What the <em>learned</em> part adds is "
+        "the difference to it: "
         f"{signed(iso)} in NLL with {seconds(records)[-1]} seconds (paired by wearer).</p>"
     )
 

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.errors import Memorised
-from posterity.kernel import LeftOut
+from posterity.errors import Memorisation
+from posterity.kernel import LeaveOneOut
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -53,7 +53,7 @@ def test_validation_data_mends_it(by_heart):
 
 def test_without_it_a_warning_names_the_remedies_and_the_posterior_is_as_wide_as_the_training_data_bears(by_heart):
     data, (x, y) = examples(100, 0), examples(500, 1)
-    with pytest.warns(Memorised, match=r"memorised.*validation=\(x, y\).*pt\.learn") as told:
+    with pytest.warns(Memorisation, match=r"memorised.*validation=\(x, y\).*pt\.learn") as told:
         alone = pt.posterior(by_heart, data, progress=False)
     assert told[0].filename == __file__
     own, ours = (
@@ -92,7 +92,7 @@ def test_a_last_layer_of_a_memorised_network_warns_and_costs_no_example_more_tha
     networks = [*tables(30), *tables(31), *list(tables(32))[:2]]
     better = 0
     for model, data, (x, y) in networks:
-        with pytest.warns(Memorised, match=r"98%.*validation=\(x, y\)"):
+        with pytest.warns(Memorisation, match=r"98%.*validation=\(x, y\)"):
             fit = pt.posterior(model, data, blocks=["4"], progress=False)
         each = torch.arange(len(y))
         own, ours = (p.double().log()[each, y] for p in (model(x).detach().double().softmax(1), fit.predict(x).probs))
@@ -122,7 +122,7 @@ def test_numbers_keep_the_prediction_of_the_network():
         optimiser.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()
         optimiser.step()
-    with pytest.warns(Memorised, match="network's own"):
+    with pytest.warns(Memorisation, match="network's own"):
         fit = pt.posterior(model, (x, y), pt.GaussianNoise(), progress=False)
     assert fit.predictor.calibration.tau == 0
 
@@ -130,5 +130,7 @@ def test_numbers_keep_the_prediction_of_the_network():
 @pytest.mark.parametrize(("wide", "share"), [(3.9, 1.0), (8.0, 0.1), (400.0, 0.003), (1e9, 0.0)])
 def test_a_posterior_that_is_too_wide_for_its_own_examples_is_narrowed(wide, share):
     # At equal logits of two classes H has the eigenvalues 0 and 1/2 along (1, −1), so HS < 1 is a width below 2 · 2.
-    seen = LeftOut(torch.zeros(5, 2, dtype=torch.float64), wide / 2 * torch.eye(2, dtype=torch.float64).expand(5, 2, 2))
+    seen = LeaveOneOut(
+        torch.zeros(5, 2, dtype=torch.float64), wide / 2 * torch.eye(2, dtype=torch.float64).expand(5, 2, 2)
+    )
     assert from_trained._believable(seen, pt.Categorical()) == share

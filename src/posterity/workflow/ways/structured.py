@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Replica, evaluating, find_blocks, named, read_blocks
-from posterity.checks import Admitted
+from posterity.checks import ValidatedData
 from posterity.curvature import EKFAC, Categorical, GaussianNoise, Likelihood, estimate
 from posterity.data import Data
 from posterity.data.batches import Batch, batches
-from posterity.errors import BadData, Memorised, NotTrained
+from posterity.errors import BadData, Memorisation, NotTrained
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
+from posterity.kernel import Calibration, LeaveOneOut, Link, calibrate, residual_noise
 from posterity.kernel.choose import TAUS
 from posterity.kernel.left_out import without_themselves
 from posterity.kernel.stacking import temperature
@@ -29,7 +29,7 @@ from posterity.predictive.linearised import StructuredGaussian, output_moments, 
 from posterity.predictive.predictor import Predictor, Stack
 from posterity.predictive.sets import LeftOutScores
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.candidate import Candidate, Made, Options, deviations_of, probs_of, stack
+from posterity.workflow.ways.candidate import Candidate, FitParts, Options, deviations_of, probs_of, stack
 
 log = logging.getLogger("posterity")
 
@@ -41,12 +41,12 @@ know them by heart."""
 VALIDATED = 1.5
 """The spread of what is believed of a logarithmic temperature where validation examples choose it: hardly anything."""
 SPARED = 0.05
-"""Nats that a posterior may cost a training example where nothing else tells how wide to be (benchmarks/memorised.py)."""
+"""Nats that a posterior may cost a training example where nothing else tells how wide to be (study memorised)."""
 PROMISED = 0.02
 """Nats that a posterior of one layer costs an example at most, any example, where nothing else tells how wide to be."""
 
 
-def structured(problem: Problem, options: Options) -> Made:
+def structured(problem: Problem, options: Options) -> FitParts:
     """A trained network as it is, with curvature at its training data around it.
 
     The prior's precision is the one of greatest evidence unless it is given.
@@ -58,7 +58,7 @@ def structured(problem: Problem, options: Options) -> Made:
     _check_trained(problem, likelihood)
     curvature = estimate(
         model,
-        Admitted(problem.again),
+        ValidatedData(problem.again),
         options.estimator or EKFAC(),
         likelihood,
         blocks=blocks,
@@ -78,7 +78,7 @@ def structured(problem: Problem, options: Options) -> Made:
     data, held, size = problem.again, options.validation, problem.batch_size
     predictor, scores = predictive(model, found, likelihood, data, held, options, size)
     reference = set_aside(model, data, held, likelihood, size)
-    return Made(predictor, prior, found, curvature, reference=reference, left_out=scores)
+    return FitParts(predictor, prior, found, curvature, reference=reference, left_out=scores)
 
 
 @torch.no_grad()
@@ -187,7 +187,7 @@ def _by_training_data(
     share = _believable(left_out, likelihood)
     found = Calibration(0.0, 1.0)
     if share:
-        narrow = LeftOut(left_out.mean, share * left_out.covariance)
+        narrow = LeaveOneOut(left_out.mean, share * left_out.covariance)
         found = calibrate(without_themselves(narrow, likelihood, answers), likelihood, answers, link)[0]
         found = Calibration(share * found.tau, found.temperature)
     if found.temperature == 1 and by_heart(left_out.mean, likelihood, answers):
@@ -206,7 +206,7 @@ def _predicted(
     data: Data,
     batch_size: int,
     most: float = math.inf,
-) -> tuple[LeftOut, Tensor] | None:
+) -> tuple[LeaveOneOut, Tensor] | None:
     """Normal outputs of examples, and targets; None if outputs have positions, or there is no example."""
     means: list[Tensor] = []
     covariances, targets = [], []
@@ -225,7 +225,7 @@ def _predicted(
             break
     if not means:
         return None
-    return LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
+    return LeaveOneOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
 
 
 def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:
@@ -237,7 +237,7 @@ def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:
     return float(likelihood.nll(outputs, targets)) < MEMORISED * targets.numel()
 
 
-def _widest(seen: LeftOut, likelihood: Likelihood, targets: Tensor, link: Link) -> float:
+def _widest(seen: LeaveOneOut, likelihood: Likelihood, targets: Tensor, link: Link) -> float:
     """The greatest width that still explains the training targets: they cannot tell what is too narrow, but what is too wide."""
     if isinstance(likelihood, GaussianNoise):
         return 0.0
@@ -250,12 +250,12 @@ def _warn(used: str) -> None:
         "the network fits its training examples as if it had memorised them, and they cannot tell how sure it should be of "
         f"others. {used}. Give examples that were not trained on, pt.posterior(..., validation=(x, y)), or train "
         "with pt.learn, which holds a part out.",
-        Memorised,
+        Memorisation,
         stacklevel=levels_to_the_user(),
     )
 
 
-def _believable(seen: LeftOut, likelihood: Likelihood) -> float:
+def _believable(seen: LeaveOneOut, likelihood: Likelihood) -> float:
     """How much of a posterior's covariance to believe, for its own examples to be left out of it.
 
     With S the covariance of an example's outputs and H its curvature, a posterior that has seen the example has HS < 1.

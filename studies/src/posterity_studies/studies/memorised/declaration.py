@@ -45,6 +45,6 @@ STUDY = Study(
     notes=(
         "The rule, the widest posterior that costs a training example at most 0.05 nats, was settled on other seeds of the same "
         "data and on small BERTs; seeds 10 to 12 served an earlier rule.",
-        "With the last layer alone the network's own prediction keeps the weight exp(-0.02): no example costs more than 0.02 nats.",
+        "With the last layer alone the network's own prediction weighs exp(-0.02): no example costs more than 0.02 nats.",
     ),
 )

@@ -141,9 +141,11 @@ def predictive(
         if not unsure:
             return own, None
         if isinstance(likelihood, GaussianNoise):
-            return own, _warn("The network's own prediction is used")
+            _warn("The network's own prediction is used")
+            return own, None
         if len(gaussian.mean) > 1:
-            return own, _warn("The widest posterior that still explains them is used")
+            _warn("The widest posterior that still explains them is used")
+            return own, None
         share, alone = math.exp(-PROMISED), _as_trained(model, gaussian, Calibration(0.0), likelihood, link)
         _warn(f"The network's own prediction weighs {share:.0%}, and the posterior's the rest")
         said = f"structured {1 - share:.2f}, as trained {share:.2f}"

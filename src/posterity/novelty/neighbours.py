@@ -68,8 +68,6 @@ class Neighbourhood:
         """One column a metric and form, in the order of `names`; memory does not grow with m but for the result."""
         if torch.compiler.is_exporting():  # an exported network takes any number of rows at once
             return self._scores(rows.float()).double()
-        if torch.compiler.is_exporting():  # whose number of rows stays open
-            return self._scores(rows.float()).double()
         parts = rows.split(max(ROWS_AT_ONCE // max(self.centred.shape), 1))
         found = [self._scores(part.float()).double() for part in parts]
         return torch.cat(found) if len(rows) else torch.empty(0, 6, dtype=torch.float64)

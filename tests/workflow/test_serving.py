@@ -6,13 +6,14 @@ import copy
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 import torch
-from served import KINDS, X, fit, path, said
+from served import EVERY_KIND, KINDS, X, fit, path, said
 from torch import Tensor, nn
 
 import posterity as pt
@@ -39,37 +40,40 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor], what: str) -> 
         assert torch.equal(one[name], other[name]), f"{what}: {name}"
 
 
-def predictions(of: pt.Fit, each: int) -> None:
+def predictions(predict: Callable[[Tensor], pt.Prediction], each: int) -> None:
     """Eight threads that begin together, each with inputs of its own; compared with one thread's predictions, bit for bit."""
     inputs = [X[k:].contiguous() for k in range(4)]
-    alone = [said(of.predict(x)) for x in inputs]
+    alone = [said(predict(x)) for x in inputs]
     together = Barrier(THREADS)
 
     def work(thread: int) -> None:
         together.wait()
         for k in range(each):
             which = (thread + k) % len(inputs)
-            assert_same(said(of.predict(inputs[which])), alone[which], f"thread {thread}, prediction {k}")
+            assert_same(said(predict(inputs[which])), alone[which], f"thread {thread}, prediction {k}")
 
     with ThreadPoolExecutor(THREADS) as pool:
         for future in [pool.submit(work, thread) for thread in range(THREADS)]:
             future.result()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_eight_threads_predict_the_same_as_one_and_leave_the_network_alone(kind):
+@pytest.mark.parametrize("each", [6, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_eight_threads_predict_the_same_as_one_and_leave_the_network_alone(kind, each):
     of = fit(kind)
     before = everything(of.model)
-    predictions(of, each=6)
+    predictions(of.predict, each)
     after = everything(of.model)
     assert_same(before.pop("weights"), after.pop("weights"), "weights")
     assert after == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_thousand_predictions_from_each_of_eight_threads_are_the_same_as_from_one(kind):
-    predictions(fit(kind), each=1000)
+@pytest.mark.parametrize("method", ["linearised", "sampled", "jvp"])
+def test_eight_threads_predict_the_same_as_one_by_every_method(method):
+    def predict(x: Tensor) -> pt.Prediction:
+        return fit("posterior").predict(x, method=method, samples=10, generator=torch.Generator().manual_seed(0))
+
+    predictions(predict, each=6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +91,7 @@ def test_what_happens_to_the_network_afterwards_changes_no_prediction(kind):
         of.model.eval().requires_grad_(True)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_predictions_under_inference_mode_are_the_same(kind):
     of = fit(kind)
     alone = said(of.predict(X))
@@ -106,7 +110,7 @@ def test_a_loaded_fit_of_a_frozen_network_predicts_the_same(kind, tmp_path):
 
 
 def test_every_kind_of_fit_predicts_the_same_to_the_last_bit_in_a_new_process(tmp_path):
-    for kind in KINDS:
+    for kind in EVERY_KIND:
         fit(kind).save(path(tmp_path, kind))
     script = Path(__file__).with_name("served.py")
     # The same threads as here, or sums are added in another order.
@@ -115,5 +119,7 @@ def test_every_kind_of_fit_predicts_the_same_to_the_last_bit_in_a_new_process(tm
         [sys.executable, script, tmp_path], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    for kind, there in torch.load(tmp_path / "said.pt").items():
+    again = torch.load(tmp_path / "said.pt")
+    assert again.keys() == set(EVERY_KIND)
+    for kind, there in again.items():
         assert_same(there, said(fit(kind).predict(X)), kind)

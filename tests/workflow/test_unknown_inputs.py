@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.errors import BadData, Memorised, NoData, NotFinite
+from posterity.errors import BadData, Memorisation, NoData, NotFinite
 from posterity.novelty import Reference
 
 CENTRES = 4 * torch.randn(3, 6, generator=torch.Generator().manual_seed(7))
@@ -48,7 +48,7 @@ def source():
 
 def posterior(**options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Memorised)
+        warnings.simplefilter("ignore", Memorisation)
         return pt.posterior(trained(), clouds(120), progress=False, **options)
 
 

@@ -58,7 +58,7 @@ class RelativeVariance:
         return cls(rows, torch.linalg.cholesky(rows @ rows.T + noise), size)
 
     def __call__(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m"]:
-        if torch.compiler.is_exporting():
+        if torch.compiler.is_compiling():
             return self._of(rows)
         found = [self._of(part) for part in rows.split(4096)]
         return torch.cat(found) if found else rows.new_empty(0).double()

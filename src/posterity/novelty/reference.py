@@ -12,7 +12,7 @@ from torch import Tensor
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.errors import BadData, NoData, SizeMismatch
-from posterity.novelty.left_out import Features, LeftOut, Moments, belongs, joined, thinned
+from posterity.novelty.left_out import Features, LeftOutInputs, Moments, belongs, joined, thinned
 from posterity.novelty.moments import RelativeVariance, of_outputs
 from posterity.novelty.neighbours import Neighbourhood, names
 from posterity.novelty.ranks import Ranks
@@ -60,7 +60,7 @@ class Reference:
     def of(
         cls,
         known: Features,
-        left_out: Sequence[LeftOut],
+        left_out: Sequence[LeftOutInputs],
         *,
         source: Features | None = None,
         limit: int = LIMIT,
@@ -223,7 +223,7 @@ def _joint(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Ranks:
     return Ranks.of(_total(ranks, columns, own, among=True) if len(columns) else columns.new_empty(0))
 
 
-def _check(known: Features, left_out: Sequence[LeftOut], moments: tuple[str, ...]) -> None:
+def _check(known: Features, left_out: Sequence[LeftOutInputs], moments: tuple[str, ...]) -> None:
     for part in left_out:
         if set(part.features) != set(known) or set(part.known) != set(known) or set(part.moments) != set(moments):
             raise SizeMismatch(

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.errors import SizeMismatch
-from posterity.novelty.left_out import Features, LeftOut, Moments, joined, thinned
+from posterity.novelty.left_out import Features, LeftOutInputs, Moments, joined, thinned
 from posterity.novelty.moments import RelativeVariance
 from posterity.novelty.neighbours import Neighbourhood
 
@@ -30,7 +30,7 @@ def scores_of(
 
 
 def scores_of_left_out(
-    left_out: Sequence[LeftOut],
+    left_out: Sequence[LeftOutInputs],
     called: Sequence[str],
     layers: Sequence[str],
     source: Features | None,

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 
+from posterity.errors import DamagedFile
+
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 LAST = 3
 """Layers before the outputs that are watched, beside the input itself."""
@@ -67,7 +69,11 @@ def watching(module: nn.Module, layers: Sequence[str], count: int | None) -> Ite
                 )
             )
         else:
-            layer = module.get_submodule(name)
+            layer = dict(module.named_modules()).get(name)
+            if layer is None:
+                raise DamagedFile(
+                    f'the statistics of known inputs are of a layer "{name}", which the network does not have.'
+                )
             handles.append(
                 layer.register_forward_pre_hook(lambda one, given, name=name: watch.take(name, pooled(one, given[0])))
             )

@@ -15,12 +15,21 @@ from posterity.blocks import Block, Replica
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
-from posterity.kernel import BlockFrame, Calibration, Choice, FunctionPosterior, Jacobian, Link, jacobian, outputs_at
+from posterity.kernel import (
+    BlockFrame,
+    Calibration,
+    FunctionPosterior,
+    Jacobian,
+    Link,
+    StrengthChoice,
+    jacobian,
+    outputs_at,
+)
 from posterity.kernel.directions import holds_examples, without_examples
 from posterity.kernel.kernels import Kept
 from posterity.kernel.last_layer import as_jacobian, features_of
 from posterity.kernel.latent import SharedLatent
-from posterity.predictive.in_features import InFeatures
+from posterity.predictive.in_features import FeatureGaussian
 from posterity.predictive.prediction import Moments
 from posterity.predictive.predictor import Predictor
 
@@ -41,7 +50,7 @@ class ExactLinear(Predictor):
 
     point: Mapping[str, Tensor]
     frames: Mapping[str, BlockFrame]
-    choice: Choice
+    choice: StrengthChoice
     likelihood: Likelihood
     link: Link = "probit"
     rows: Int[Tensor, " n"] | None = None
@@ -51,7 +60,7 @@ class ExactLinear(Predictor):
     def needs_examples(self) -> bool:
         return holds_examples(self.choice.best.posterior)
 
-    def chosen(self) -> Choice:
+    def chosen(self) -> StrengthChoice:
         return self.choice
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
@@ -117,12 +126,12 @@ class LastLayer(ExactLinear):
         return found
 
     @cached_property
-    def _in_features(self) -> list[InFeatures]:
+    def _in_features(self) -> list[FeatureGaussian]:
         """Made once, and the same from every thread."""
         posteriors = [posterior for posterior, _ in self.parts()]
         inputs = self.point[self.head].shape[1]
         fewer = all(isinstance(p.latent, SharedLatent) and len(p.latent.weights) > inputs for p in posteriors)
-        return [InFeatures(posterior, self.head) for posterior in posteriors] if fewer else []
+        return [FeatureGaussian(posterior, self.head) for posterior in posteriors] if fewer else []
 
     def jacobian(self, network: Replica, inputs: Sequence[Batch]) -> Jacobian:
         """The features of new inputs: all that outputs depend on."""

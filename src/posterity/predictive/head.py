@@ -14,13 +14,13 @@ from posterity.blocks import Replica
 from posterity.brief import brief
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.data import Batch
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.data.leave_out import STAYS, LeaveOut
-from posterity.gaussian.known import Known
+from posterity.gaussian.known import KnownFeatures
 from posterity.heads import ClassFit, ClassHead, HeadRecipe, NumberFit, NumberHead, Words, from_tensors, to_tensors
 from posterity.heads.checks import checked_features
 from posterity.kernel import Calibration, Link, normal_draws
-from posterity.novelty import LeftOut, Reference
+from posterity.novelty import LeftOutInputs, Reference
 from posterity.predictive.prediction import Moments, Prediction, categorical_entropy, from_moments
 from posterity.predictive.predictor import Plain, Predictor
 
@@ -148,7 +148,9 @@ def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: 
             continue
         own = {"variance": torch.cat([belief.open_without(inputs[some]) for some in out.split(AT_ONCE)])}
         parts.append(
-            LeftOut({FEATURES: x[kept]}, {FEATURES: x[out]}, own if entropy is None else own | {"entropy": entropy[of]})
+            LeftOutInputs(
+                {FEATURES: x[kept]}, {FEATURES: x[out]}, own if entropy is None else own | {"entropy": entropy[of]}
+            )
         )
     return Reference.of({FEATURES: x}, parts, keep_features=keep_features)
 
@@ -199,7 +201,7 @@ def pack_head(predictor: HeadPredictor) -> tuple[Plain, dict[str, Tensor]]:
     return plain, {f"{prefix}/{name}": x for prefix, part in parts.items() for name, x in part.items()}
 
 
-def unpack_head(plain: Plain, tensors: Mapping[str, Tensor], examples: Examples | None) -> HeadPredictor:
+def unpack_head(plain: Plain, tensors: Mapping[str, Tensor], examples: TrainingSet | None) -> HeadPredictor:
     """The predictor again."""
 
     def below(prefix: str) -> dict[str, Any]:
@@ -207,7 +209,7 @@ def unpack_head(plain: Plain, tensors: Mapping[str, Tensor], examples: Examples 
 
     head, reference = (
         from_tensors(below("head"), plain["head"]),
-        novelty.from_known(Known(below("known"), plain["known"])),
+        novelty.from_known(KnownFeatures(below("known"), plain["known"])),
     )
     said = below("left out")
     if examples is None or not said:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,9 @@ from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration
 from posterity.predictive.prediction import Prediction, from_outputs
+
+ONE_AT_A_TIME = Lock()
+"""torch has one level of forward-mode derivatives for all threads: who leaves it first takes it from the others."""
 
 
 def by_derivatives(
@@ -70,5 +74,6 @@ def _derivative(
     def outputs(parameters: dict[str, Tensor]) -> Tensor:
         return batch.outputs(model, buffers | parameters)
 
-    found = torch.func.jvp(outputs, (weights,), (tangents,))
+    with ONE_AT_A_TIME:
+        found = torch.func.jvp(outputs, (weights,), (tangents,))
     return found[0].detach(), found[1].detach()

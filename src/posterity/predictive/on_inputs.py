@@ -15,16 +15,16 @@ from posterity.data import Batch
 from posterity.kernel import Calibration, Link
 from posterity.predictive.prediction import Moments
 from posterity.predictive.predictor import Predictor
-from posterity.tables import OfClasses, OfNumbers, Process, ProcessClasses
+from posterity.tables import ClassModel, NumberModel, Process, ProcessClasses
 
 
 @dataclass(frozen=True, eq=False)
-class OnInputs(Predictor):
+class InputModelPredictor(Predictor):
     """It gives probabilities, or normal numbers; unknown inputs are found by the inputs themselves."""
 
     __repr__ = brief
 
-    model: OfClasses | OfNumbers
+    model: ClassModel | NumberModel
     likelihood: Likelihood
     link: Link = "probit"
 
@@ -41,7 +41,7 @@ class OnInputs(Predictor):
     def of_rows(self, x: Float[Tensor, "m d"]) -> Moments:
         """The same for a matrix of inputs."""
         rows = x.double()
-        if isinstance(self.model, OfClasses):
+        if isinstance(self.model, ClassModel):
             mean = self.model.logits(rows)
             own, noise = torch.zeros_like(mean), None
         else:

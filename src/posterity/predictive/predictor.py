@@ -19,7 +19,7 @@ from posterity.blocks import Replica
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
-from posterity.kernel import Choice, Link, normal_draws
+from posterity.kernel import Link, StrengthChoice, normal_draws
 from posterity.novelty import Reference, watching
 from posterity.predictive.prediction import Moments, Prediction, from_moments
 
@@ -42,7 +42,7 @@ class Predictor(ABC):
         """Whether predictions are computed from the training examples."""
         return False
 
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> StrengthChoice | None:
         """The strengths of the prior that were chosen, and from how many; None where nothing was chosen."""
         return None
 
@@ -118,7 +118,7 @@ class Stack(Predictor):
     def needs_examples(self) -> bool:
         return any(part.needs_examples for _, part in self.parts)
 
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> StrengthChoice | None:
         return next((choice for _, part in self.parts if (choice := part.chosen()) is not None), None)
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from posterity.blocks import Replica
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.errors import DamagedFile, NotStorable
 from posterity.gaussian import Gaussian
 from posterity.gaussian.triangles import packed, unpacked
@@ -24,31 +24,31 @@ from posterity.heads import ClassHead, from_tensors, to_tensors
 from posterity.kernel import (
     BlockFrame,
     Calibration,
-    Choice,
     FunctionPosterior,
-    Linearised,
-    Member,
-    PerOutput,
-    Shared,
+    LinearisedNetwork,
+    OutputKernel,
+    SharedKernel,
     Strength,
+    StrengthChoice,
+    StrengthMember,
 )
-from posterity.kernel.directions import Directions, DirectionsLatent, Summed, holds_examples
+from posterity.kernel.directions import DirectionJacobian, Directions, DirectionsLatent, holds_examples
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kernel
-from posterity.kernel.last_layer import InWeights, WeightsLatent, as_jacobian
+from posterity.kernel.last_layer import WeightKernel, WeightsLatent, as_jacobian
 from posterity.kernel.latent import LINKS, CoupledLatent, Latent, SharedLatent
-from posterity.kernel.linearised import AroundNetwork
+from posterity.kernel.linearised import NetworkCentred
 from posterity.kernel.variational import VariationalLatent, VariationalPosterior
 from posterity.predictive.exact import AveragedNetworks, ExactLinear, LastLayer
 from posterity.predictive.head import HeadPredictor, pack_head, unpack_head
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.on_features import HeadOnFeatures
-from posterity.predictive.on_inputs import OnInputs
+from posterity.predictive.on_inputs import InputModelPredictor
 from posterity.predictive.predictor import Plain, Predictor, Stack
 from posterity.tables import from_plain, to_plain
 
-KERNELS: dict[str, type[Kernel]] = {"per output": PerOutput, "shared": Shared, "in weights": InWeights}
+KERNELS: dict[str, type[Kernel]] = {"per output": OutputKernel, "shared": SharedKernel, "in weights": WeightKernel}
 LATENTS: dict[str, type[Latent]] = {
     "coupled": CoupledLatent,
     "shared": SharedLatent,
@@ -58,7 +58,7 @@ LATENTS: dict[str, type[Latent]] = {
 }
 POSTERIORS: dict[str, type[FunctionPosterior]] = {
     "linearised": FunctionPosterior,
-    "around the network": AroundNetwork,
+    "around the network": NetworkCentred,
     "variational": VariationalPosterior,
 }
 LIKELIHOODS: dict[str, type[Likelihood]] = {
@@ -79,7 +79,7 @@ class Context:
     network: Replica
     prior: Gaussian
     posterior: Gaussian
-    examples: Examples | None
+    examples: TrainingSet | None
 
 
 def without_examples(predictor: Predictor) -> tuple[Predictor, float]:
@@ -94,7 +94,7 @@ def without_examples(predictor: Predictor) -> tuple[Predictor, float]:
             return Stack(tuple((weight, part) for weight, part, _ in parts)), max(change for *_, change in parts)
         case ExactLinear():
             return predictor.without_examples()
-        case OnInputs() if predictor.needs_examples:
+        case InputModelPredictor() if predictor.needs_examples:
             raise NotStorable(
                 "a Gaussian process on the inputs predicts from its training examples: save with examples=True, or learn "
                 'without it, pt.learn(..., candidates="network").'
@@ -127,7 +127,7 @@ def pack(predictor: Predictor) -> tuple[Plain, dict[str, Tensor]]:
             return plain, tensors | {f"head/{k}": x for k, x in head.items()}
         case ExactLinear():
             return _pack_exact(predictor)
-        case OnInputs():
+        case InputModelPredictor():
             own, tensors = to_plain(predictor.model)
             return {"kind": "on inputs", **_meaning(predictor), "model": own}, tensors
         case HeadPredictor():
@@ -156,7 +156,7 @@ def unpack(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Pre
         case "on inputs":
             rows = None if context.examples is None else context.examples.whole.positional[0].double().cpu()
             model = from_plain(plain["model"], tensors, rows)
-            return OnInputs(model, likelihood_of(plain["likelihood"]), _link(plain))
+            return InputModelPredictor(model, likelihood_of(plain["likelihood"]), _link(plain))
         case "head on features":
             head = from_tensors(_below(tensors, "head"), plain["head"])
             if not isinstance(head, ClassHead):
@@ -223,21 +223,21 @@ def _pack_exact(exact: ExactLinear) -> tuple[Plain, dict[str, Tensor]]:
 def _unpack_exact(plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> ExactLinear:
     point, likelihood = _below(tensors, "point"), likelihood_of(plain["likelihood"])
     frames = {name: BlockFrame.of(context.prior.precision[name]) for name in point}
-    empty = ExactLinear(point, frames, Choice((), 0, ""), likelihood, _link(plain), tensors.get("rows"))
+    empty = ExactLinear(point, frames, StrengthChoice((), 0, ""), likelihood, _link(plain), tensors.get("rows"))
     if plain["kind"] == "last layer":
         empty = LastLayer(point, frames, empty.choice, likelihood, empty.link, head=str(plain["head"]))
     kind, head = plain["kernel"]
     kernel = KERNELS[kind](frames, head) if head else KERNELS[kind](frames)  # type: ignore[call-arg]
     shift = _below(tensors, "shift") if plain["has_shift"] else None
     trains, which = _trains(plain, tensors, empty, context), plain.get("directions")
-    ofs = [Linearised(kernel, x, tensors["targets"], likelihood, int(plain["classes"]), shift) for x in trains]
+    ofs = [LinearisedNetwork(kernel, x, tensors["targets"], likelihood, int(plain["classes"]), shift) for x in trains]
     members = []
     if not plain["members"]:
         raise DamagedFile("an exact posterior has no member.")
     for k, m in enumerate(plain["members"]):
         own = _below(tensors, str(k))
         posterior = _unpack_posterior(m, own, ofs[which[k] if which else 0])
-        found = Member(
+        found = StrengthMember(
             float(m["weight"]), posterior, calibration_of(m["calibration"]), float(m["nll"]), own.get("log_probs")
         )
         members.append(found)
@@ -245,7 +245,7 @@ def _unpack_exact(plain: Plain, tensors: Mapping[str, Tensor], context: Context)
         raise DamagedFile("a posterior has no members.")
     options, criterion, strengths = plain["choice"]
     for_mode = _strength(plain["for_mode"])
-    choice = Choice(tuple(members), int(options), str(criterion), int(strengths), for_mode)
+    choice = StrengthChoice(tuple(members), int(options), str(criterion), int(strengths), for_mode)
     values = {f.name: getattr(empty, f.name) for f in fields(empty)} | {"choice": choice}
     return type(empty)(**values)
 
@@ -263,7 +263,7 @@ def _trains(plain: Plain, tensors: Mapping[str, Tensor], empty: ExactLinear, con
                 )
             # In the order of the network's blocks, in which kernels are added up.
             ordered = {name: blocks[name] for name in empty.point}
-            found.append(Summed(torch.zeros(0, int(plain["classes"])), ordered))
+            found.append(DirectionJacobian(torch.zeros(0, int(plain["classes"])), ordered))
         return found
     if isinstance(empty, LastLayer):
         features = tensors["features"].double()
@@ -294,7 +294,7 @@ def _pack_posterior(posterior: FunctionPosterior) -> tuple[Plain, dict[str, Tens
     return plain, tensors
 
 
-def _unpack_posterior(plain: Plain, tensors: Mapping[str, Tensor], of: Linearised) -> FunctionPosterior:
+def _unpack_posterior(plain: Plain, tensors: Mapping[str, Tensor], of: LinearisedNetwork) -> FunctionPosterior:
     kind = LATENTS[plain["latent"]]
     values: dict[str, Any] = {"gram": torch.empty(0, 0, dtype=torch.float64)}
     for f in fields(kind):

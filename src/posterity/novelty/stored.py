@@ -64,12 +64,16 @@ def features_of(known: KnownFeatures) -> dict[str, Tensor]:
 def _read(tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -> Reference:
     if words["version"] != VERSION:
         raise ValueError(f"version {words['version']}, this library reads {VERSION}")
+    if not all(isinstance(layer, str) for layer in words["layers"]):
+        raise ValueError("a layer without a name")
     rows = {layer: tensors[f"rows.{i}"] for i, layer in enumerate(words["layers"])}
     sizes = {layer: float(size) for layer, size in zip(rows, words["sizes"], strict=True)}
     moments = tuple(str(name) for name in words["moments"])
     called = [name for layer in rows for name in names(layer)] + list(moments)
     values, count = tensors["ranks"].double(), int(words["count"])
     wanted = len(called) + 1 + bool(words["alone"])
+    if not 0 <= count <= 2**53:
+        raise ValueError(f"{count} inputs")
     if values.ndim != 2 or len(values) != wanted or (count == 0) != (values.shape[1] == 0):
         raise ValueError(f"{len(called)} scores and {count} inputs, but ranks of {tuple(values.shape)}")
     if not all(bool(torch.isfinite(x).all()) for x in (values, *rows.values())) or bool((values.diff(dim=1) < 0).any()):

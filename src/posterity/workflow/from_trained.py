@@ -59,7 +59,9 @@ def posterior(
     of the predictive are chosen on validation data, or else by leave-one-out on up to 500 training examples; a posterior that
     is too wide for its own data is narrowed first. A network that has memorised its examples says little of itself there. Where
     they give no reason for more doubt, classes get the widest posterior that still explains them (within 0.05 nats an
-    example), numbers the network's own prediction, and a `Memorisation` warning says so. Validation data mends that.
+    example), numbers the network's own prediction, and a `Memorisation` warning says so. With one layer alone, classes get the
+    network's own prediction with 2 % of the posterior's mixed in, which costs no example more than 0.02 nats, whatever it is.
+    Validation data mends that.
 
     Args:
         model: a trained network. It is not changed.

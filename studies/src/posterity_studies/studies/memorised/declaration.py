@@ -23,7 +23,7 @@ def _cells(seeds: tuple[int, ...]) -> list[dict[str, object]]:
         *grid(layers=["last"], seed=seeds[:2], data=TABLES, wrong=[0.0], epochs=[80]),
         *(
             c
-            for name, wrong in IMAGES[:1]
+            for name, wrong in IMAGES[:2]
             for c in grid(layers=["last"], seed=seeds[:1], data=[name], wrong=[wrong], epochs=[80])
         ),
     ]
@@ -45,5 +45,6 @@ STUDY = Study(
     notes=(
         "The rule, the widest posterior that costs a training example at most 0.05 nats, was settled on other seeds of the same "
         "data and on small BERTs; seeds 10 to 12 served an earlier rule.",
+        "With the last layer alone the network's own prediction weighs exp(-0.02): no example costs more than 0.02 nats.",
     ),
 )

@@ -276,14 +276,10 @@ def standard_normal(
     return torch.randn((n, *shape), dtype=torch.float64, device=where, generator=generator).to(like.device)
 
 
-def real(x: Tensor, name: str) -> None:
-    if not x.is_floating_point():
-        raise NotReal(f"{name} has dtype {x.dtype}: convert it with .double() first.")
-
-
 def finite(x: Tensor, name: str) -> None:
     """Refuse entries that are no finite real numbers."""
-    real(x, name)
+    if not x.is_floating_point():
+        raise NotReal(f"{name} has dtype {x.dtype}: convert it with .double() first.")
     # The sum is finite only if every entry is (or on overflow, which the exact look below clears up),
     # and unlike isfinite() it allocates nothing.
     if not torch.isfinite(x.sum()):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posterity.heads.checks import checked_features, checked_labels
 from posterity.heads.classes import ClassHead, HeadCandidate, HeadMember
-from posterity.heads.discriminant import degrees_of_freedom, discriminants
+from posterity.heads.discriminant import discriminants
 from posterity.heads.recipe import HeadRecipe
 from posterity.heads.softmax import SoftmaxProblems, modes
 from posterity.heads.views import KINDS, Axes, Kind, View
@@ -192,11 +192,9 @@ class _Workspace:
     def discriminants(self, view: Kind) -> list[_FittedCandidate]:
         """One discriminant for each shrinkage, where every fold leaves enough to estimate a covariance from."""
         parts = [self.targets[w > 0] for w in self.remaining]
-        if (
-            not self.recipe.shrinkages
-            or min(degrees_of_freedom(t) for t in parts) < max(len(self.present), 2)
-            or len(parts) == 1
-        ):
+        # Examples less the classes that have any.
+        freedom = min(len(targets) - int((targets.sum(0) > 0).sum()) for targets in parts)
+        if not self.recipe.shrinkages or freedom < max(len(self.present), 2) or len(parts) == 1:
             return []
         z = self.seen[view].inputs[:, :-1]
         found = torch.stack(

@@ -161,14 +161,6 @@ def test_one_label_a_class_leaves_nothing_out_and_still_predicts():
     assert float(cross_entropy(fit.head.log_probs(x[3:]), y[3:])) < 0.7 * math.log(3)
 
 
-def test_labels_that_are_added_make_the_same_head_as_a_new_fit():
-    x, y = clusters(each=8)
-    folds = in_folds(y)
-    told = classify(x[:15], y[:15], folds[:15]).tell(x[15:], y[15:], folds)
-    new = classify(x, y, folds)
-    torch.testing.assert_close(told.head.log_probs(x), new.head.log_probs(x), rtol=0, atol=1e-6)
-
-
 def test_a_head_comes_back_from_its_tensors():
     x, y = clusters()
     head = classify(x, y, in_folds(y)).head

@@ -60,6 +60,18 @@ def test_false_alarms_stay_at_the_rate_asked_for_with_few_known_inputs():
     assert 0.05 < sum(rates) / 16 < 0.16  # standard error 0.015
 
 
+def test_a_third_left_out_at_a_time_costs_no_false_alarms():
+    """What is left out of three folds has fewer known inputs near it than new inputs will have, and looks farther away."""
+    rates = []
+    for seed in range(24):
+        x = {"head": normal(42, 8, seed=1000 * seed)}
+        fit = Reference.of(x, by_folds(x, {}, torch.arange(42) % 3))
+        rates.append(
+            float(alarm(fit.unknown({"head": normal(400, 8, seed=1000 * seed + 500)}, {}), 0.2).double().mean())
+        )
+    assert 0.15 < sum(rates) / 24 < 0.24  # standard error 0.015; 0.12 without the correction
+
+
 def test_far_inputs_are_unknown_and_keep_their_order():
     fit = reference()
     nearer, farther = (fit.unknown(*known(50, seed=7, shift=shift)) for shift in (6.0, 60.0))

@@ -200,31 +200,6 @@ class Matrix(ABC):
             )
 
 
-class Wrapper(Matrix):
-    """A matrix made of another one, which decides its shape, batch, precision and device."""
-
-    @property
-    @abstractmethod
-    def inner(self) -> Matrix:
-        """The other one."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.inner.shape
-
-    @property
-    def batch(self) -> torch.Size:
-        return self.inner.batch
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
-
-
 class FactorisedSum(Matrix):
     """A sum that is factorised as one matrix of another structure, exactly."""
 
@@ -254,7 +229,7 @@ class FactorisedSum(Matrix):
 
 
 class ValueMatrix(Matrix):
-    """A matrix given by one tensor of values shaped like the block, which decides its batch, precision and device."""
+    """A matrix whose tensor of values, shaped like the block, decides its batch, precision and device."""
 
     values: Tensor
 

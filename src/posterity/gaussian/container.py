@@ -21,6 +21,7 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from posterity.errors import (
@@ -35,7 +36,6 @@ from posterity.errors import (
 )
 from posterity.files import replacing, room_for
 from posterity.gaussian.plain import LARGEST, parse
-from posterity.gaussian.triangles import packed, packed_size
 from posterity.version import __version__
 
 KEY = "posterity"
@@ -47,6 +47,8 @@ PICKLES = (".pt", ".pth", ".pkl", ".ckpt")
 """Names that other programs would open by running what is in them."""
 HEADER_LIMIT = 16 * 2**20
 """Bytes of a header: some ten thousand blocks and a long card."""
+LEAF = 256
+"""Rows of a piece of a symmetric factor that is mirrored whole."""
 
 ZEROS = "0" * 64
 _SEAL = re.compile(rb'"posterity"\s*:\s*"\{\\"sha256\\":\\"([0-9a-f]{64})\\"')
@@ -237,3 +239,35 @@ def _header(data: bytes) -> Any:
     if not isinstance(metadata, dict) or metadata.keys() != {KEY} or not isinstance(metadata[KEY], str):
         raise DamagedFile(f'its metadata should be text under the one key "{KEY}".')
     return parse(metadata[KEY])
+
+
+# --- large symmetric factors by their lower triangle: half the bytes, and symmetric again however they were changed --
+
+
+def packed(x: Float[Tensor, "n n"]) -> Float[Tensor, "half"]:
+    """The rows of the lower triangle, one behind the other."""
+    n = len(x)
+    result = x.new_empty(n * (n + 1) // 2)
+    for i in range(n):
+        start = i * (i + 1) // 2
+        result[start : start + i + 1] = x[i, : i + 1]
+    return result
+
+
+def unpacked(half: Float[Tensor, "half"], n: int) -> Float[Tensor, "n n"]:
+    """The symmetric matrix again."""
+    x = half.new_empty(n, n)
+    for i in range(n):
+        start = i * (i + 1) // 2
+        x[i, : i + 1] = half[start : start + i + 1]
+    for start in range(0, n, LEAF):
+        stop = min(n, start + LEAF)
+        x[start:stop, stop:] = x[stop:, start:stop].T
+        own = x[start:stop, start:stop]
+        own.copy_(own.tril() + own.tril(-1).T)
+    return x
+
+
+def packed_size(n: int) -> int:
+    """Entries of the lower triangle."""
+    return n * (n + 1) // 2

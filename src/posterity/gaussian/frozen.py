@@ -73,7 +73,7 @@ class FrozenState:
             return
         what = f'"{odd[0]}"' + (f" and {len(odd) - 1} others" if len(odd) > 1 else "")
         if all(name in self.tensors for name in odd):
-            remedy = "Restore it with gaussian.write_to(model), which sets the weights to the mean as well."
+            remedy = "Write the prior into the network first, prior.write_to(model): it restores them, and sets the weights too."
         else:
             limit = f"{CARRIED // 2**20} MiB"
             remedy = f"It was too large to carry (limit {limit}): load the network's own weights from where they came."

@@ -19,15 +19,22 @@ from torch import Tensor
 
 from posterity.algebra import is_large
 from posterity.errors import BadPriorFile, DamagedFile, NotAPrior, NotStorable, PosterityError
-from posterity.gaussian.container import LIMIT, TensorEntry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.container import (
+    LIMIT,
+    TensorEntry,
+    packed_size,
+    read_file,
+    tensors_in,
+    unpacked,
+    versions,
+    write_file,
+)
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
-from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec
+from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, ProvenanceSpec, TensorSpec, tensors_of
 from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.parts import count, put_together, shapes, take_apart
 from posterity.gaussian.plain import parse
-from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, tensors_of
-from posterity.gaussian.triangles import packed_size, unpacked
 from posterity.memory import require_memory
 
 
@@ -203,7 +210,7 @@ def assemble(header: Header, tensors: dict[str, Tensor], *, as_stored: bool = Tr
             precision[block.name] = put_together(block.kind, block.shape, block.terms, parts)
         except PosterityError as error:
             raise DamagedFile(f"block {block.name!r}: {error}") from error
-    provenance, frozen = assembled(header.provenance, tensors), _beside(header.frozen, tensors)
+    provenance, frozen = header.provenance.assembled(tensors), _beside(header.frozen, tensors)
     known = KnownFeatures()
     if header.known:
         own = {name.removeprefix("known."): x.clone() for name, x in tensors.items() if name.startswith("known.")}

@@ -34,20 +34,7 @@ class ClassFit:
     left_out: Float[Tensor, "m classes"]
     """Their log probabilities, by heads that had not seen their fold."""
     words: Words | None = None
-    unlabelled: Float[Tensor, "u d"] | None = None
     recipe: HeadRecipe = field(default_factory=HeadRecipe)
-
-    def tell(self, features: Tensor, labels: Tensor, folds: Int[Tensor, " total"]) -> ClassFit:
-        """The fit on all examples, old ones first; `folds` is of all of them. Equal to a new fit, because it is one."""
-        return classify(
-            torch.cat([self.features, checked_features(features, self.features.shape[1])]),
-            torch.cat([self.labels, labels.long()]),
-            folds,
-            classes=self.head.classes,
-            words=self.words,
-            unlabelled=self.unlabelled,
-            recipe=self.recipe,
-        )
 
 
 def classify(
@@ -86,7 +73,7 @@ def classify(
         words.check_width(x.shape[1])
     work = _Workspace(x, y, folds.detach().cpu().long(), count, more, words, recipe or HeadRecipe())
     head, left_out = work.stack()
-    return ClassFit(head, x, y, work.folds, work.judged, left_out, words, more, work.recipe)
+    return ClassFit(head, x, y, work.folds, work.judged, left_out, words, work.recipe)
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,16 +95,9 @@ class NumberFit:
     means: Float[Tensor, " m"]
     variances: Float[Tensor, " m"]
     log_densities: Float[Tensor, " m"]
-    unlabelled: Float[Tensor, "u d"] | None = None
-
-    def tell(self, features: Tensor, targets: Tensor, folds: Int[Tensor, " total"]) -> NumberFit:
-        """The fit on all examples, old ones first. Equal to a new fit, because it is one."""
-        new = checked_features(features, self.features.shape[1])
-        both = torch.cat([self.targets, targets.double()])
-        return regress(torch.cat([self.features, new]), both, folds, unlabelled=self.unlabelled)
 
 
-def regress(features: Any, targets: Tensor, folds: Int[Tensor, " n"], *, unlabelled: Any = None) -> NumberFit:
+def regress(features: Any, targets: Tensor, folds: Int[Tensor, " n"]) -> NumberFit:
     """Fit a head to features and numbers: y = b + w·x + noise, w with a normal prior, b with a flat one.
 
     Leaving a fold out is exact and needs no refit: with H the matrix that turns targets into fitted values, residuals of a
@@ -114,12 +107,10 @@ def regress(features: Any, targets: Tensor, folds: Int[Tensor, " n"], *, unlabel
         features: one row an example.
         targets: a number each.
         folds: which examples are left out together; -1 is never left out.
-        unlabelled: more rows of the same kind: they too settle how features are centred and scaled.
     Returns:
         The head, and its means, variances and log densities of the examples that were left out.
     """
     x = checked_features(features)
-    more = None if unlabelled is None else checked_features(unlabelled, x.shape[1])
     y = targets.detach().cpu().double()
     if y.ndim != 1 or len(y) != len(x) or len(folds) != len(x):
         raise SizeMismatch(
@@ -132,8 +123,7 @@ def regress(features: Any, targets: Tensor, folds: Int[Tensor, " n"], *, unlabel
     folds = folds.detach().cpu().long()
     judged = (folds >= 0).nonzero().flatten()
     mean, scale = float(y.mean()), max(float(y.var()), 1e-300)
-    every = x if more is None else torch.cat([x, more])
-    views = {kind: View.of(kind, every) for kind in KINDS}
+    views = {kind: View.of(kind, x) for kind in KINDS}
     middle = {kind: view(x).mean(0) for kind, view in views.items()}
     axes, members, found = {}, [], []
     for kind in KINDS:
@@ -160,7 +150,7 @@ def regress(features: Any, targets: Tensor, folds: Int[Tensor, " n"], *, unlabel
     total = shares @ means
     spread = shares @ (variances + means.square()) - total.square()
     density = (scores[kept] + shares.log()[:, None]).logsumexp(0)
-    return NumberFit(head, x, y, judged, total, spread, density, more)
+    return NumberFit(head, x, y, judged, total, spread, density)
 
 
 def _left_out(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from posterity.errors import DamagedFile
@@ -80,8 +79,3 @@ def from_tensors(tensors: dict[str, Tensor], about: dict[str, Any]) -> ClassHead
 
 def _temperatures(about: dict[str, Any]) -> Temperatures:
     return Temperatures(tuple(about["values"]), tuple(about["weights"]))
-
-
-def with_examples(features: Tensor, labels: Tensor, folds: Tensor) -> dict[str, Tensor]:
-    """What must stand beside a head so that labels can be added later: pass it to `classify` or `regress` again."""
-    return {"examples.features": features, "examples.labels": labels, "examples.folds": torch.as_tensor(folds)}

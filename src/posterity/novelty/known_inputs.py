@@ -21,7 +21,8 @@ from posterity.data.leave_out import STAYS, LeaveOut
 from posterity.errors import BadData, NoData
 from posterity.novelty.left_out import Features, LeftOutInputs, Moments, affordable, by_folds
 from posterity.novelty.moments import RelativeVariance, of_outputs
-from posterity.novelty.reference import BUDGET, LIMIT, VARIANCE, Reference
+from posterity.novelty.reference import BUDGET, LIMIT, Reference
+from posterity.novelty.scoring import VARIANCE
 from posterity.novelty.watching import INPUT, inputs_of, watched_layers, watching
 
 log = logging.getLogger("posterity")
@@ -128,10 +129,9 @@ def seen_by(model: nn.Module, weights: Weights | None, batch: Batch) -> tuple[di
         fitting = {name: block for name, block in blocks.items() if tuple(own[name].shape) == block.shape}
         own = write_blocks(fitting, {name: own[name] for name in fitting})
     own, outputs = {name: x.to(place) for name, x in own.items()}, []
-    with evaluating(model), watching(model, watched_layers(model)) as watch:
+    with evaluating(model), watching(model, watched_layers(model), batch.count) as watch:
         for index in torch.arange(batch.count).split(AT_ONCE):
             piece = batch.rows(index).to(place.device)
-            watch.expect(piece.count)
             outputs.append(piece.each(piece.outputs(model, own)))
     features = watch.features
     return (affordable(features, ROOM) if features else {}), torch.cat(outputs).double()

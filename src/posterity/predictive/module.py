@@ -39,11 +39,9 @@ class PredictionModule(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """As `Fit.predict`, in the precision of the network, float32 at least."""
         reference, (first, *others) = self.reference, list(self.parts)
-        with watching(cast(nn.Module, first.watched), () if reference is None else reference.layers) as watch:
-            watch.expect(1)
+        with watching(cast(nn.Module, first.watched), () if reference is None else reference.layers, None) as watch:
             moments: list[Moments] = first(*args, **kwargs)
-            if not watch.recorded:  # no part runs a network
-                watch.given(args, kwargs)
+            watch.given(args, kwargs)
         for part in others:
             moments += part(*args, **kwargs)
         found: tuple[Tensor, ...]
@@ -53,7 +51,7 @@ class PredictionModule(nn.Module):
         else:
             found = (probabilities(moments, self.likelihood, self.link),)
         if reference is not None:
-            found = *found, reference.of_outputs(watch.recorded, moments[0].mean, self.likelihood)
+            found = *found, reference.of_outputs(watch.features, moments[0].mean, self.likelihood)
         return tuple(x.float() for x in found)
 
 

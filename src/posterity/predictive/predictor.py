@@ -66,19 +66,21 @@ class Predictor(ABC):
         # The same for the same inputs: who wants other draws of the outputs gives a generator.
         generator = generator or torch.Generator(next(network.module.parameters()).device).manual_seed(0)
         with torch.inference_mode(False), torch.no_grad():
-            parts = []
-            with watching(network.module, () if reference is None else reference.layers) as watch:
-                for batch in inputs:
-                    watch.expect(batch.count)
-                    parts.append(self.moments(network, batch))
+            parts, unknown = [], []
+            for batch in inputs:
+                with watching(network.module, () if reference is None else reference.layers, batch.count) as watch:
+                    part = self.moments(network, batch)
                     watch.given(batch.positional, batch.named)
+                parts.append(part)
+                if reference is not None:
+                    # Batch by batch, so that features of many inputs are never held at once.
+                    unknown.append(reference.of_outputs(watch.features, part[0].mean, self.likelihood))
             moments = joined(parts)
             found = from_moments(moments, self.likelihood, link or self.link, samples, generator)
             draws = _draws(moments, samples, generator) if keep_draws else None
             found = _shaped(found, moments[0], draws)
-            if reference is not None:
-                said = reference.of_outputs(watch.features, moments[0].mean, self.likelihood)
-                found = replace(found, unknown=said.to(found.mean.device))
+            if unknown:
+                found = replace(found, unknown=torch.cat(unknown).to(found.mean.device))
             return found.to(next(network.module.parameters()).dtype)
 
 

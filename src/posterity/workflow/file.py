@@ -35,7 +35,7 @@ from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
 from posterity.gaussian.card import KnownFeatures
 from posterity.gaussian.container import LIMIT
 from posterity.gaussian.storage import load as load_gaussian
-from posterity.heads.network import FeatureNetwork
+from posterity.heads.views import FeatureNetwork
 from posterity.laplace import Scales
 from posterity.novelty import from_known, to_known
 from posterity.predictive.sets import LeftOutScores

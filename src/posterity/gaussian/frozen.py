@@ -51,8 +51,11 @@ class FrozenState:
         return cls(tensors, digests)
 
     @torch.no_grad()
-    def differing(self, model: nn.Module, blocks: Mapping[str, Block]) -> list[str]:
-        """The names of what is not in the network as it was, blocks apart. Precision counts no further than what was kept."""
+    def check(self, model: nn.Module, blocks: Mapping[str, Block]) -> None:
+        """`FrozenMismatch` if the network computes with anything else than this Gaussian was made with.
+
+        Precision counts no further than what was kept.
+        """
         present = dict(beside(model, blocks))
         inside = _inside(model, blocks)
 
@@ -64,11 +67,7 @@ class FrozenState:
             dtype, digest = self.digests[name]
             return digest_of(now.to(getattr(torch, dtype))) == digest
 
-        return [name for name in (*self.tensors, *self.digests) if name not in inside and not same(name)]
-
-    def check(self, model: nn.Module, blocks: Mapping[str, Block]) -> None:
-        """`FrozenMismatch` if the network computes with anything else than this Gaussian was made with."""
-        odd = self.differing(model, blocks)
+        odd = [name for name in (*self.tensors, *self.digests) if name not in inside and not same(name)]
         if not odd:
             return
         what = f'"{odd[0]}"' + (f" and {len(odd) - 1} others" if len(odd) > 1 else "")

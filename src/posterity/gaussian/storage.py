@@ -19,6 +19,7 @@ from torch import Tensor
 
 from posterity.algebra import is_large
 from posterity.errors import BadPriorFile, DamagedFile, NotAPrior, NotStorable, PosterityError
+from posterity.gaussian.card import KnownFeatures
 from posterity.gaussian.container import (
     LIMIT,
     TensorEntry,
@@ -27,12 +28,10 @@ from posterity.gaussian.container import (
     tensors_in,
     unpacked,
     versions,
-    write_file,
 )
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, ProvenanceSpec, TensorSpec, tensors_of
-from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.parts import count, put_together, shapes, take_apart
 from posterity.gaussian.plain import parse
 from posterity.memory import require_memory
@@ -47,20 +46,6 @@ class FileContent:
     """The versions that wrote the file; `gaussian.card.versions` are those it was learned with."""
     size: int
     """Bytes."""
-
-
-def save(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
-    """Write one `.safetensors` file, atomically: whatever happens, the old file or the new one is there, and whole.
-
-    Tensors go to the disk one after the other, and of large symmetric factors half: a prior over ResNet-50 takes some tens of
-    megabytes of memory beyond its own to be written.
-
-    Raises:
-        NotStorable: if the Gaussian holds something that the format has no place for.
-        MissingFolder: if its folder does not exist.
-        DiskFull: if there is no room; nothing is left behind.
-    """
-    write_file(path, *disassemble(gaussian))
 
 
 def load(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Gaussian:

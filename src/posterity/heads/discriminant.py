@@ -28,8 +28,3 @@ def discriminants(
         rows = torch.cholesky_solve(means.mT, torch.linalg.cholesky(covariance))
         found.append(torch.cat([rows, -0.5 * (rows * means.mT).sum(0, keepdim=True)]))
     return torch.stack(found)
-
-
-def degrees_of_freedom(targets: Float[Tensor, "n classes"]) -> int:
-    """Examples less the classes that have any: what a shared covariance is estimated from."""
-    return len(targets) - int((targets.sum(0) > 0).sum())

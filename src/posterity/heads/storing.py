@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from posterity.errors import DamagedFile
-from posterity.heads.classes import ClassHead, HeadCandidate, HeadMember
+from posterity.heads.classes import ClassHead, HeadMember
 from posterity.heads.numbers import NumberHead, NumberMember
+from posterity.heads.recipe import HeadCandidate
 from posterity.heads.views import KINDS, Axes, View
 from posterity.kernel.stacking import Temperatures
 

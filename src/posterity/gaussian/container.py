@@ -13,7 +13,8 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.errors import (
+    BadPriorFile,
     DamagedFile,
     FutureVersion,
     MissingFile,
@@ -131,6 +133,19 @@ def tensors_in(data: bytes) -> dict[str, Tensor]:
         return safetensors.torch.load(data)
     except (safetensors.SafetensorError, KeyError) as error:
         raise DamagedFile(f"its tensors do not fit the file: {error}.") from None
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors name the file; whatever a damaged one leads to is called that."""
+    remedy = "Get the file again, or save it again."
+    try:
+        yield
+    except BadPriorFile as error:
+        text = f"{path}: {error} {remedy}" if isinstance(error, DamagedFile) else f"{path}: {error}"
+        raise type(error)(text) from error.__cause__
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise DamagedFile(f"{path}: it is damaged ({type(error).__name__}: {error}). {remedy}") from error
 
 
 def versions() -> dict[str, str]:

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from posterity.algebra import is_large
-from posterity.errors import BadPriorFile, DamagedFile, NotAPrior, NotStorable, PosterityError
+from posterity.errors import DamagedFile, NotAPrior, NotStorable, PosterityError
 from posterity.gaussian.card import KnownFeatures
 from posterity.gaussian.container import (
     LIMIT,
     TensorEntry,
+    naming,
     packed_size,
     read_file,
     tensors_in,
@@ -53,27 +54,16 @@ def load(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Gaussian:
 
     No code in the file is run. That precisions are positive definite shows at their first use, as `NotPositiveDefinite`.
 
-    Args:
-        path: a file that `Gaussian.save` wrote.
-        limit_bytes: files larger than this are refused before they are read.
-    Returns:
-        The `Gaussian`, its card included.
     Raises:
-        BadPriorFile: under the fitting name, if the file is damaged, cut short, too large, from a later version or of
-            another kind.
-
-    Example:
-        >>> prior = pt.load("letters.safetensors")
-        >>> fit = pt.learn(model, data, prior=prior)
+        BadPriorFile: under the fitting name, if the file is damaged, too large, from a later version or of another kind.
     """
     return read(path, limit_bytes=limit_bytes).gaussian
 
 
 def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FileContent:
     """What `load` gives, with what the file tells of itself."""
-    path = Path(path)
-    try:
-        raw, data = read_file(path, limit_bytes)
+    with naming(path):
+        raw, data = read_file(Path(path), limit_bytes)
         if "fit" in raw:
             raise NotAPrior(
                 "it holds a whole fit: pt.load(path, model) opens it, and its .posterior is the next prior."
@@ -84,9 +74,6 @@ def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FileConte
         tensors, size = tensors_in(data), len(data)
         del data
         return FileContent(assemble(header, tensors), header.written_by, size)
-    except BadPriorFile as error:
-        remedy = " Get the file again, or save the prior again." if isinstance(error, DamagedFile) else ""
-        raise type(error)(f"{path}: {error}{remedy}") from error.__cause__
 
 
 # --- writing ---------------------------------------------------------------------------------------

@@ -54,17 +54,10 @@ def classify(
     as the whole one. With one label a class nothing is left out, and the recipe's beliefs speak alone.
 
     Args:
-        features: one row an example.
-        labels: class indices from 0.
         folds: which examples are left out together; -1 is never left out.
-        classes: how many classes there are, where the last may have no label.
+        classes: how many there are, where the last may have no label.
         words: prior means from the names of the classes. Without it every class needs a label.
         unlabelled: more rows of the same kind: they too settle how features are centred and scaled.
-        recipe: grids and beliefs.
-    Returns:
-        The head, and its log probabilities of the examples that were left out.
-    Raises:
-        BadData, BadTargets, NoData, SizeMismatch: with what was found.
     """
     x = checked_features(features)
     y, count = checked_labels(labels, folds, len(x), classes, words)

@@ -102,13 +102,7 @@ def regress(features: Any, targets: Tensor, folds: Int[Tensor, " n"]) -> NumberF
 
     Leaving a fold out is exact and needs no refit: with H the matrix that turns targets into fitted values, residuals of a
     left-out fold are (I − H_kk)⁻¹ times those of the whole, and their variances 1 + diag(H_kk (I − H_kk)⁻¹) times the noise.
-
-    Args:
-        features: one row an example.
-        targets: a number each.
-        folds: which examples are left out together; -1 is never left out.
-    Returns:
-        The head, and its means, variances and log densities of the examples that were left out.
+    `folds` says which examples are left out together; -1 is never left out.
     """
     x = checked_features(features)
     y = targets.detach().cpu().double()

@@ -19,7 +19,7 @@ from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihoo
 from posterity.data.examples import TrainingSet
 from posterity.errors import DamagedFile, NotStorable
 from posterity.gaussian import Gaussian
-from posterity.gaussian.triangles import packed, unpacked
+from posterity.gaussian.container import packed, unpacked
 from posterity.heads import ClassHead, from_tensors, to_tensors
 from posterity.kernel import (
     BlockFrame,

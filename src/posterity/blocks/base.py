@@ -1,8 +1,4 @@
-"""A layer as one matrix, a block (a layer by name), and the calls of blocks while a network runs.
-
-Watching a network, no parameter takes part in the backward pass and nothing is written into the network, so a pass costs the
-gradients of activations and no more. What a block needs is handed over as soon as its gradient is there, and then let go.
-"""
+"""A layer as one matrix, a block (a layer by name), and the calls of blocks while a network runs."""
 
 from __future__ import annotations
 
@@ -221,6 +217,9 @@ class Call:
 @dataclass
 class Recorder:
     """Collects the calls of one batch.
+
+    No parameter takes part in the backward pass and nothing is written into the network, so a pass costs the gradients of
+    activations and no more. What a block needs is handed over as soon as its gradient is there, and then let go.
 
     `on_input(name, a)` is called at every call going forward; `on_gradient(name, calls)` of each block once, going back,
     when all its calls have their gradients (a module applied twice has two calls).

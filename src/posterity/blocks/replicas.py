@@ -80,11 +80,7 @@ def copied(model: nn.Module, *, own: bool = True) -> nn.Module:
 
 
 def check_copyable(model: nn.Module) -> None:
-    """Refuse a network that cannot be copied, before anything is learned.
-
-    Raises:
-        UnsupportedNetwork: with what stands in the way.
-    """
+    """Refuse a network that cannot be copied, before anything is learned."""
     try:
         copied(model, own=False)
     except Exception as error:

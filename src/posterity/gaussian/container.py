@@ -1,8 +1,4 @@
-"""One sealed file: safetensors, a header of JSON, a seal over every byte.
-
-The metadata of the file has one key, "posterity": JSON that begins with a sha256 of the whole file, taken with zeros in its own
-place. Reading runs no code; a seal that holds says only that the file is as it was written, not by whom.
-"""
+"""One sealed file: safetensors, a header of JSON, a seal over every byte."""
 
 from __future__ import annotations
 
@@ -41,6 +37,7 @@ from posterity.gaussian.plain import LARGEST, parse
 from posterity.version import __version__
 
 KEY = "posterity"
+"""Of the file's only metadata: JSON that begins with a sha256 of the whole file, taken with zeros in its own place."""
 FORMAT = 8
 """Of priors and fits alike. A field more, or another meaning of one, raises it."""
 LIMIT = 16 * 2**30
@@ -81,13 +78,7 @@ class TensorEntry:
 
 
 def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, TensorEntry]) -> None:
-    """Write a header and tensors, atomically: whatever happens, the old file or the new one is there, and whole.
-
-    Raises:
-        NotStorable: if the name is that of a pickled file, or the header is too long.
-        MissingFolder: if its folder does not exist.
-        DiskFull: if there is no room; nothing is left behind.
-    """
+    """Write a header and tensors, atomically: whatever happens, the old file or the new one is there, and whole."""
     where = Path(path)
     if where.suffix in PICKLES:
         raise NotStorable(
@@ -104,7 +95,8 @@ def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors:
 def read_file(path: Path, limit_bytes: int) -> tuple[dict[str, Any], bytes]:
     """The header and all bytes of a file, after its seal and its format were checked. Nothing in it is run.
 
-    Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile.
+    Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile. A seal that holds says only
+    that the file is as it was written, not by whom.
     """
     data = _bytes(path, limit_bytes)
     header = _header(data)

@@ -1,8 +1,4 @@
-"""What a network computes with beside its blocks: norm statistics, frozen weights, other tensors.
-
-A Gaussian speaks of its blocks alone, and the same blocks in a network with other norm statistics are another function. So it
-carries the rest as well: as tensors while they are small, else as digests, which can be compared and not restored.
-"""
+"""What a network computes with beside its blocks: norm statistics, frozen weights, other tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +20,11 @@ carried only if all of them fit beside the buffers."""
 
 @dataclass(frozen=True, eq=False)
 class FrozenState:
-    """The tensors of a network outside its blocks, as they were when a Gaussian was made. Empty where that is not known."""
+    """The tensors of a network outside its blocks, as they were when a Gaussian was made. Empty where that is not known.
+
+    The same blocks in a network with other norm statistics are another function. So a Gaussian carries the rest as well: as
+    tensors while they are small, else as digests, which can be compared and not restored.
+    """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     """On the CPU, by name."""

@@ -1,8 +1,4 @@
-"""A Gaussian as one sealed file (`posterity.gaussian.container`).
-
-Tensors are named by the number of their block and their role ("3.mean", "3.left.0"), so a block may
-have any name. Loading runs no code and believes nothing it has not checked.
-"""
+"""A Gaussian as one sealed file. Tensors are named by their block's number and their role, so a block may have any name."""
 
 from __future__ import annotations
 
@@ -113,7 +109,7 @@ def _stored(tensor: Tensor, kind: str, role: str) -> tuple[TensorEntry, TensorSp
         order = "lower"
     elif tensor.ndim == 2 and not tensor.is_contiguous() and tensor.mT.is_contiguous():
         order = "columns"
-    return TensorEntry(tensor, order), TensorSpec(str(tensor.dtype).removeprefix("torch."), order)
+    return TensorEntry(tensor, order), TensorSpec(dtype_name(tensor), order)
 
 
 def _halved(tensor: Tensor, kind: str, role: str) -> bool:

@@ -43,17 +43,12 @@ def ask(
     O(pool · width · targets).
 
     Args:
-        head: what is known already.
         pool: features of candidates: a tensor, an array or a memory map.
-        k: how many to choose; no more than there are.
         groups: of candidates that belong together at most one is chosen.
         labelled: rows of the pool that have a label already and are not chosen.
         generator: draws the targets.
         finalists: how many candidates stay after the first gain.
         chunk: rows of the pool in memory at a time.
-    Raises:
-        NoData: if no candidate is left.
-        BadData: if k is not positive or exceeds the candidates (or their groups).
     """
     count = counted(pool)
     free = torch.ones(count, dtype=torch.bool)

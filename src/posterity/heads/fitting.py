@@ -13,7 +13,6 @@ from torch import Tensor
 
 from posterity.heads.checks import checked_features, checked_labels
 from posterity.heads.classes import ClassHead, HeadMember
-from posterity.heads.discriminant import discriminants
 from posterity.heads.recipe import HeadCandidate, HeadRecipe
 from posterity.heads.softmax import SoftmaxProblems, modes
 from posterity.heads.views import KINDS, Axes, Kind, View
@@ -54,17 +53,10 @@ def classify(
     as the whole one. With one label a class nothing is left out, and the recipe's beliefs speak alone.
 
     Args:
-        features: one row an example.
-        labels: class indices from 0.
         folds: which examples are left out together; -1 is never left out.
-        classes: how many classes there are, where the last may have no label.
+        classes: how many there are, where the last may have no label.
         words: prior means from the names of the classes. Without it every class needs a label.
         unlabelled: more rows of the same kind: they too settle how features are centred and scaled.
-        recipe: grids and beliefs.
-    Returns:
-        The head, and its log probabilities of the examples that were left out.
-    Raises:
-        BadData, BadTargets, NoData, SizeMismatch: with what was found.
     """
     x = checked_features(features)
     y, count = checked_labels(labels, folds, len(x), classes, words)
@@ -305,3 +297,24 @@ class _Workspace:
         if named and named[most] > max(0.1, 0.5 * sum(named.values())) and most < 1e3:
             return self.softmax("unit", [(self.recipe.strengths[0], 2 * most)])[0]
         return None
+
+
+def discriminants(
+    inputs: Float[Tensor, "n r"], targets: Float[Tensor, "n classes"], shrinkages: Sequence[float]
+) -> Float[Tensor, "shrinkages rows classes"]:
+    """Linear discriminants, one covariance shrunk towards a multiple of the identity: weights for inputs with a one appended.
+
+    log p(class | z) = z S⁻¹ m − ½ m S⁻¹ m + const., S = (1 − λ) S_within + λ tr(S_within)/r. Class frequencies are added
+    elsewhere. A class without an example has its mean at the origin. One Cholesky factor a shrinkage.
+    """
+    counts = targets.sum(0)
+    means = (targets.mT @ inputs) / counts.clamp_min(1)[:, None]
+    residuals = inputs - targets @ means
+    within = residuals.mT @ residuals / max(1, len(inputs) - int((counts > 0).sum()))
+    found = []
+    for shrinkage in shrinkages:
+        covariance = (1 - shrinkage) * within
+        covariance.diagonal().add_(shrinkage * within.diagonal().mean() + torch.finfo(within.dtype).tiny)
+        rows = torch.cholesky_solve(means.mT, torch.linalg.cholesky(covariance))
+        found.append(torch.cat([rows, -0.5 * (rows * means.mT).sum(0, keepdim=True)]))
+    return torch.stack(found)

@@ -112,13 +112,9 @@ def regress(
     left-out fold are (I − H_kk)⁻¹ times those of the whole, and their variances 1 + diag(H_kk (I − H_kk)⁻¹) times the noise.
 
     Args:
-        features: one row an example.
-        targets: a number each.
         folds: which examples are left out together; -1 is never left out.
         strengths: precisions of the weights' prior.
         kinds: views of the features.
-    Returns:
-        The head, and its means, variances and log densities of the examples that were left out.
     """
     x = checked_features(features)
     y = targets.detach().cpu().double()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -13,14 +14,16 @@ from posterity.blocks import Replica
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
-from posterity.heads import ClassHead
+from posterity.errors import DamagedFile
+from posterity.heads import ClassHead, from_tensors, to_tensors
 from posterity.kernel import Calibration, Link, outputs_at
+from posterity.kernel.storing import Plain, Stored, above, below, calibration_of, numbers_of
 from posterity.predictive.prediction import Moments
-from posterity.predictive.predictor import Predictor
+from posterity.predictive.predictor import Context, Predictor, meaning
 
 
 @dataclass(frozen=True, eq=False)
-class HeadOnFeatures(Predictor):
+class HeadOnFeatures(Predictor, kind="head on features"):
     """What a head says of the inputs of a network's last layer. It has no variance of its own."""
 
     __repr__ = brief
@@ -40,6 +43,19 @@ class HeadOnFeatures(Predictor):
         log_probs = self.head.log_probs(features).to(features.device)
         certain = log_probs.new_zeros(*log_probs.shape, log_probs.shape[1])
         return [Moments(1.0, log_probs, certain, self.calibration)]
+
+    def save(self) -> Stored:
+        head, words = to_tensors(self.head)
+        own = {"layer": self.layer, "head": words, "calibration": numbers_of(self.calibration)}
+        return self.about() | own, above("point", self.point) | above("head", head)
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        head = from_tensors(below(tensors, "head"), plain["head"])
+        if not isinstance(head, ClassHead):
+            raise DamagedFile("a head on features is for classes, and this one is not.")
+        soft = calibration_of(plain["calibration"])
+        return cls(below(tensors, "point"), str(plain["layer"]), head, soft, *meaning(plain))
 
 
 @torch.no_grad()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -12,14 +14,16 @@ from posterity.blocks import Replica
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
+from posterity.errors import NotStorable
 from posterity.kernel import Calibration, Link
+from posterity.kernel.storing import Plain, Stored
 from posterity.predictive.prediction import Moments
-from posterity.predictive.predictor import Predictor
-from posterity.tables import OfClasses, OfNumbers, Process, ProcessClasses
+from posterity.predictive.predictor import Context, Predictor, meaning
+from posterity.tables import OfClasses, OfNumbers, Process, ProcessClasses, from_plain, to_plain
 
 
 @dataclass(frozen=True, eq=False)
-class OnInputs(Predictor):
+class OnInputs(Predictor, kind="on inputs"):
     """It gives probabilities, or normal numbers; unknown inputs are found by the inputs themselves."""
 
     __repr__ = brief
@@ -47,3 +51,20 @@ class OnInputs(Predictor):
         else:
             mean, own, noise = (part[:, None] for part in self.model.numbers(rows))
         return Moments(1.0, mean, torch.diag_embed(own), Calibration(), noise=noise)
+
+    def without_examples(self) -> tuple[OnInputs, float]:
+        if self.needs_examples:
+            raise NotStorable(
+                "a Gaussian process on the inputs predicts from its training examples: save with examples=True, or learn "
+                'without it, pt.learn(..., candidates="network").'
+            )
+        return self, 0.0
+
+    def save(self) -> Stored:
+        own, tensors = to_plain(self.model)
+        return self.about() | {"model": own}, tensors
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        rows = None if context.examples is None else context.examples.whole.positional[0].double().cpu()
+        return cls(from_plain(plain["model"], tensors, rows), *meaning(plain))

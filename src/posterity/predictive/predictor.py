@@ -1,15 +1,15 @@
 """The protocol of everything that predicts: normal outputs at new inputs, and what they mean.
 
 A predictor is a value: it holds no network. It is given a replica of the fit's own to run, so that any number of threads can
-use it at once. `posterity.predictive.state` turns it into plain values and tensors and back.
+use it at once. It is stored as plain values and tensors; what it refers to and does not hold is the file's `Context`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -19,12 +19,29 @@ from posterity.blocks import Replica
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
+from posterity.data.examples import Examples
+from posterity.errors import DamagedFile, NotStorable
+from posterity.gaussian import Gaussian
 from posterity.kernel import Choice, Link, normal_draws
+from posterity.kernel.storing import Plain, Stored, above, below, likelihood_of, link_of, plain_likelihood
 from posterity.novelty import Reference, watching
 from posterity.predictive.prediction import Moments, Prediction, from_moments
 
-Plain = dict[str, Any]
-"""Numbers, texts, lists and mappings of them: what JSON has."""
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What stored predictors refer to, and do not hold themselves."""
+
+    network: Replica
+    prior: Gaussian
+    posterior: Gaussian
+    examples: Examples | None
+
+    def predictor(self, plain: Plain, tensors: Mapping[str, Tensor]) -> Predictor:
+        """The predictor that was stored."""
+        if plain["kind"] not in KINDS:
+            raise DamagedFile(f"no predictor is called {plain['kind']!r}.")
+        return KINDS[plain["kind"]].load(plain, tensors, self)
 
 
 class Predictor(ABC):
@@ -32,6 +49,12 @@ class Predictor(ABC):
 
     likelihood: Likelihood
     link: Link
+    kind: ClassVar[str] = ""
+    """What files call it."""
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:
+            cls.kind, KINDS[kind] = kind, cls
 
     @abstractmethod
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
@@ -45,6 +68,27 @@ class Predictor(ABC):
     def chosen(self) -> Choice | None:
         """The strengths of the prior that were chosen, and from how many; None where nothing was chosen."""
         return None
+
+    def without_examples(self) -> tuple[Predictor, float]:
+        """The same predictor without its training examples, and the largest relative change of a variance.
+
+        Raises:
+            NotStorable: if predictions cannot do without them.
+        """
+        return self, 0.0
+
+    def save(self) -> Stored:
+        """As plain values and tensors."""
+        raise NotStorable(f"a {type(self).__name__} has no place in a file.")
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        """The predictor again, to the last bit."""
+        raise NotImplementedError
+
+    def about(self) -> Plain:
+        """The plain values that nearly every kind has."""
+        return {"kind": self.kind, "likelihood": plain_likelihood(self.likelihood), "link": self.link}
 
     def predict(
         self,
@@ -94,8 +138,17 @@ def _tensors(moments: Moments) -> list[str]:
     return [name for name, value in vars(moments).items() if isinstance(value, Tensor)]
 
 
+def meaning(plain: Plain) -> tuple[Likelihood, Link]:
+    """The likelihood and the link of `about`."""
+    return likelihood_of(plain["likelihood"]), link_of(plain)
+
+
+KINDS: dict[str, type[Predictor]] = {}
+"""By the names that files have for them."""
+
+
 @dataclass(frozen=True, eq=False)
-class Stack(Predictor):
+class Stack(Predictor, kind="stack"):
     """Several predictors, each with its weight: what left-out examples say of candidates."""
 
     __repr__ = brief
@@ -123,6 +176,22 @@ class Stack(Predictor):
         return [
             replace(m, weight=weight * m.weight) for weight, part in self.parts for m in part.moments(network, batch)
         ]
+
+    def without_examples(self) -> tuple[Stack, float]:
+        parts = [(weight, *part.without_examples()) for weight, part in self.parts]
+        return Stack(tuple((weight, part) for weight, part, _ in parts)), max(change for *_, change in parts)
+
+    def save(self) -> Stored:
+        stored = [part.save() for _, part in self.parts]
+        plain = {"kind": self.kind, "weights": [w for w, _ in self.parts], "parts": [part for part, _ in stored]}
+        return plain, {name: x for i, (_, own) in enumerate(stored) for name, x in above(i, own).items()}
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        parts = [context.predictor(part, below(tensors, str(i))) for i, part in enumerate(plain["parts"])]
+        if not parts:
+            raise DamagedFile("an average has no parts.")
+        return cls(tuple(zip(map(float, plain["weights"]), parts, strict=True)))
 
 
 def _draws(moments: Sequence[Moments], samples: int, generator: torch.Generator) -> Float[Tensor, "draws n outputs"]:

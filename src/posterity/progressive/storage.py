@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from posterity.data.hashes import fingerprint
 from posterity.errors import BadLearnerFile, BadPriorFile, PosterityError
 from posterity.gaussian.bundle import Bundle, read_bundle, write_bundle
+from posterity.kernel.storing import calibration_of, likelihood_of, numbers_of, plain_likelihood
 from posterity.laplace import Scales
-from posterity.predictive.state import calibration_of, likelihood_of, numbers_of, plain_likelihood
 from posterity.progressive.bpnn import BPNN, Learned, default_estimator
 from posterity.progressive.column import Column
 from posterity.progressive.prior import own_block

@@ -237,9 +237,8 @@ def _columns(
 def _total(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Tensor:
     """The sum of −ln p over all scores; the last `own` columns are the predictor's own scores."""
     weights = [1.0] * (len(ranks) - own) + [OWN] * own
-    return torch.stack(
-        [w * one.nats(columns[:, i]) for i, (w, one) in enumerate(zip(weights, ranks, strict=True))]
-    ).sum(0)
+    scale = torch.tensor(weights, dtype=torch.float64)[:, None]
+    return (scale * Ranks.together(ranks).nats(columns.T)).sum(0)
 
 
 def _ranked(scored: Sequence[Tensor], scores: int, own: int) -> tuple[list[Ranks], Ranks]:

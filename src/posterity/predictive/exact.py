@@ -144,7 +144,7 @@ class LastLayer(ExactLinear, kind="last layer"):
         """In the features, where they are fewer than the examples; otherwise from the examples."""
         if not self._in_features:
             return super().moments(network, batch)
-        features, outputs = features_of(network.module, self.head, batch)
+        features, outputs = features_of(network.module, self.head, batch, known=True)
         found = []
         for form, (_, own) in zip(self._in_features, self.parts(), strict=True):
             mean, covariance = form(features, outputs)
@@ -161,7 +161,7 @@ class LastLayer(ExactLinear, kind="last layer"):
 
     def jacobian(self, network: Replica, inputs: Sequence[Batch]) -> Jacobian:
         """The features of new inputs: all that outputs depend on."""
-        parts = [features_of(network.module, self.head, batch) for batch in inputs]
+        parts = [features_of(network.module, self.head, batch, known=True) for batch in inputs]
         return as_jacobian(self.head, torch.cat([f for f, _ in parts]), torch.cat([o for _, o in parts]))
 
     def about(self) -> Plain:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -96,9 +95,7 @@ def predict(
         else:
             raise ValueError(f'method is "linearised", "jvp" or "sampled", not "{method}"')
         return (
-            found
-            if reference is None
-            else replace(found, unknown=_at_mean(model, gaussian, inputs, reference, likelihood))
+            found if reference is None else found.but(unknown=_at_mean(model, gaussian, inputs, reference, likelihood))
         )
 
 

@@ -25,7 +25,7 @@ from posterity.gaussian import Gaussian
 from posterity.kernel import Choice, Link, normal_draws
 from posterity.kernel.storing import Plain, Stored, above, below, likelihood_of, link_of, plain_likelihood
 from posterity.novelty import Reference, watching
-from posterity.predictive.prediction import Moments, Prediction, from_moments
+from posterity.predictive.prediction import Moments, Prediction, first_draws, from_moments
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +107,9 @@ class Predictor(ABC):
         """
         if samples < 1:
             raise ValueError(f"samples is at least 1, not {samples}")
-        # The same for the same inputs: who wants other draws of the outputs gives a generator.
-        generator = generator or torch.Generator(next(network.module.parameters()).device).manual_seed(0)
+        link, like = link or self.link, next(network.module.parameters())
+        later = generator is None and not keep_draws and link != "sampled"
+        dice = generator or first_draws(like.device)
         with torch.inference_mode(False), torch.no_grad():
             parts = []
             with watching(network.module, () if reference is None else reference.layers) as watch:
@@ -117,17 +118,21 @@ class Predictor(ABC):
                     parts.append(self.moments(network, batch))
                     watch.given(batch.positional, batch.named)
             moments = joined(parts)
-            found = from_moments(moments, self.likelihood, link or self.link, samples, generator)
-            draws = _draws(moments, samples, generator) if keep_draws else None
+            later = later and sum(m.covariance.numel() for m in moments) <= HELD
+            found = from_moments(moments, self.likelihood, link, samples, dice, later=later)
+            draws = _draws(moments, samples, dice) if keep_draws else None
             found = _shaped(found, moments[0], draws)
             if reference is not None:
-                said = reference.of_outputs(watch.features, moments[0].mean, self.likelihood)
-                found = replace(found, unknown=said.to(found.mean.device))
-            return found.to(next(network.module.parameters()).dtype)
+                mean, features, device = moments[0].mean, watch.features, found.mean.device
+                found = found.but(unknown=lambda: reference.of_outputs(features, mean, self.likelihood).to(device))
+            found = found.to(like.dtype)
+            return found if later else found.at_once()
 
 
 def joined(batches: Sequence[Sequence[Moments]]) -> list[Moments]:
     """The moments of several batches as those of one."""
+    if len(batches) == 1:
+        return list(batches[0])
     return [
         replace(parts[0], **{name: torch.cat([getattr(m, name) for m in parts]) for name in _tensors(parts[0])})
         for parts in zip(*batches, strict=True)
@@ -143,6 +148,8 @@ def meaning(plain: Plain) -> tuple[Likelihood, Link]:
     return likelihood_of(plain["likelihood"]), link_of(plain)
 
 
+HELD = 1 << 20
+"""Numbers of covariances up to which a prediction holds them, and is taken apart when that is asked for."""
 KINDS: dict[str, type[Predictor]] = {}
 """By the names that files have for them."""
 
@@ -208,7 +215,7 @@ def _draws(moments: Sequence[Moments], samples: int, generator: torch.Generator)
 def _shaped(prediction: Prediction, like: Moments, draws: Tensor | None) -> Prediction:
     """As the network's outputs are shaped: one number an output, or one for all classes of a position."""
     if like.shape is None:
-        return replace(prediction, draws=draws)
+        return prediction if draws is None else prediction.but(draws=draws)
     n = prediction.mean.numel() // torch.Size(like.shape).numel()
     whole, rows = (n, *like.shape), (n, *like.shape[:-1])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -121,7 +121,7 @@ class Fit:
                     batch_size=batch_size,
                     **options,
                 )
-        return replace(found, names=self.classes, left_out=self.left_out if method is None else None)
+        return found.but(names=self.classes, left_out=self.left_out if method is None else None)
 
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability.

@@ -13,7 +13,7 @@ from benchmarks.measure import Case, Jobs, Row, measured
 from benchmarks.networks import LENET5, RESNET18, RESNET50, Workload, plain_epoch
 from benchmarks.peers import PEERS, Peer, Run, Work, quiet
 from posterity import EKFAC, KFAC, KFOC, Diagonal
-from posterity.curvature import Estimator, Exact
+from posterity.curvature import Estimator, ExactLabels
 
 NAME = "posterity"
 
@@ -30,12 +30,12 @@ def ours(estimator: Estimator) -> Run:
 
 OURS: list[Peer] = [
     Peer(NAME, "kfac-sampled", ours(KFAC())),
-    Peer(NAME, "kfac-exact", ours(KFAC(labels=Exact()))),
+    Peer(NAME, "kfac-exact", ours(KFAC(labels=ExactLabels()))),
     Peer(NAME, "ekfac-sampled", ours(EKFAC())),
     Peer(NAME, "kfoc-sampled", ours(KFOC())),
-    Peer(NAME, "kfoc-exact", ours(KFOC(labels=Exact()))),
+    Peer(NAME, "kfoc-exact", ours(KFOC(labels=ExactLabels()))),
     Peer(NAME, "diagonal-sampled", ours(Diagonal())),
-    Peer(NAME, "diagonal-exact", ours(Diagonal(labels=Exact()))),
+    Peer(NAME, "diagonal-exact", ours(Diagonal(labels=ExactLabels()))),
 ]
 
 ORDER: tuple[Work, ...] = (

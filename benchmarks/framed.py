@@ -25,8 +25,8 @@ ESTIMATORS = {
     "KFAC": lambda labels: pt.KFAC(labels),
     "K-FOC": lambda labels: pt.KFOC(labels),
     "EKFAC": lambda labels: pt.EKFAC(labels),
-    "frame of KFAC, values of all": lambda labels: pt.curvature.Framed(labels, pt.KFAC()),
-    "frame of K-FOC, values of all": lambda labels: pt.curvature.Framed(labels, pt.KFOC()),
+    "frame of KFAC, values of all": lambda labels: pt.curvature.OwnFrame(labels, pt.KFAC()),
+    "frame of K-FOC, values of all": lambda labels: pt.curvature.OwnFrame(labels, pt.KFOC()),
 }
 
 
@@ -49,7 +49,7 @@ def main() -> None:
         seconds = []
         for _ in range(2):
             start = time.process_time()
-            found = estimated(make(pt.curvature.Sampled(1)), 2000)
+            found = estimated(make(pt.curvature.SampledLabels(1)), 2000)
             seconds.append(time.process_time() - start)
         row = {
             "estimator": name,
@@ -57,9 +57,11 @@ def main() -> None:
             "trace": {block: float(f"{float(found[block].trace()):.6g}") for block in found.blocks},
             "lambda, 2,000 images, sampled labels": round(consistent(found, 2000), 3),
             "lambda, 100 images, sampled labels": round(
-                consistent(estimated(make(pt.curvature.Sampled(1)), 100), 100), 3
+                consistent(estimated(make(pt.curvature.SampledLabels(1)), 100), 100), 3
             ),
-            "lambda, 100 images, exact labels": round(consistent(estimated(make(pt.curvature.Exact()), 100), 100), 3),
+            "lambda, 100 images, exact labels": round(
+                consistent(estimated(make(pt.curvature.ExactLabels()), 100), 100), 3
+            ),
         }
         print(json.dumps(row), flush=True)
 

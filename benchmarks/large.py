@@ -23,7 +23,7 @@ import posterity
 from benchmarks.measure import Case, _peak, _reset_peak, cpu_seconds
 from benchmarks.networks import plain_epoch
 from posterity import KFAC, KFOC, Gaussian
-from posterity.algebra import Floored, Kronecker, eigenvectors
+from posterity.algebra import FlooredMatrix, Kronecker, eigenvectors
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import Estimator
 from posterity.data.batches import input_batches
@@ -82,7 +82,7 @@ def images(count: int, side: int = SIDE) -> tuple[Tensor, Tensor]:
 def stand_in(model: nn.Module, *, frames: bool) -> Gaussian:
     """A prior of the right sizes around the network's weights."""
     blocks = find_blocks(model)
-    precision = {name: Floored(_pair(*block.shape, frames), 1.0, 1.0) for name, block in blocks.items()}
+    precision = {name: FlooredMatrix(_pair(*block.shape, frames), 1.0, 1.0) for name, block in blocks.items()}
     return Gaussian(read_blocks(model, blocks), precision)
 
 

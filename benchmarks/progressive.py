@@ -11,7 +11,7 @@ from benchmarks.measure import Case, Jobs, Row, measured
 from posterity import BPNN, Categorical, Gaussian, Scales, isotropic
 from posterity.algebra import Kronecker, Matrix, ScaledIdentity
 from posterity.lenet import lenet5
-from posterity.progressive import Learned, Network
+from posterity.progressive import LearnedTask, Network
 from posterity.progressive.training import MEMORY_LIMIT
 from posterity_studies.shared.resnet import ResNet
 
@@ -56,7 +56,7 @@ def learner(load: Workload, columns: int) -> BPNN:
         network = Network([*(one.column for one in made.learned), column], made.architecture.laterals, past=t)
         flat = isotropic(network, 1e4, "model")
         posterior = Gaussian(flat.mean, {name: _pair(matrix) for name, matrix in flat.precision.items()})
-        made.adopt(Learned(f"{t}", Categorical(), 10, column, flat, posterior, 0.0))
+        made.adopt(LearnedTask(f"{t}", Categorical(), 10, column, flat, posterior, 0.0))
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 
 import pytest
@@ -9,17 +10,26 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.deprecated import MOVED
+from posterity.deprecated import MOVED, RENAMED
 
 PLACES = [(part, name) for part, names in MOVED.items() for name in names]
 
 
 @pytest.mark.parametrize(("part", "name"), PLACES)
 def test_a_name_that_moved_is_found_with_a_warning_that_says_where(part, name):
-    with pytest.warns(DeprecationWarning, match=rf"pt\.{name} is pt\.{part}\.{name} now"):
+    now = RENAMED.get(part, {}).get(name, name)
+    with pytest.warns(DeprecationWarning, match=rf"pt\.{name} is pt\.{part}\.{now} now"):
         found = getattr(pt, name)
-    assert found is getattr(getattr(pt, part), name)
+    assert found is getattr(getattr(pt, part), now)
     assert name not in pt.__all__
+
+
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part, names in RENAMED.items() for name in names])
+def test_a_class_with_another_name_is_found_by_the_older_one(part, name):
+    now, module = RENAMED[part][name], importlib.import_module(f"posterity.{part}")
+    with pytest.warns(DeprecationWarning, match=f"posterity.{part}.{name} is called {now} now"):
+        found = getattr(module, name)
+    assert found is getattr(module, now)
 
 
 def test_there_are_at_most_forty_public_names_and_each_exists():

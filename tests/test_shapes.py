@@ -7,7 +7,7 @@ import torch
 from beartype.roar import BeartypeException
 
 from posterity.algebra import scaled_identity
-from posterity.kernel import LeftOut
+from posterity.kernel import LeaveOneOut
 from posterity.kernel.latent import centred
 
 
@@ -29,4 +29,4 @@ def test_a_method_given_whole_numbers_for_real_ones_raises():
 
 def test_a_record_given_other_shapes_than_its_fields_say_raises():
     with pytest.raises(BeartypeException):
-        LeftOut(torch.zeros(5, 3), torch.zeros(5, 3, 4))
+        LeaveOneOut(torch.zeros(5, 3), torch.zeros(5, 3, 4))

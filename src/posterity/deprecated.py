@@ -9,8 +9,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
-from posterity.gaussian import Gaussian
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -33,6 +31,20 @@ MOVED = {
 }
 """Names that were `pt.name` up to 0.1, by the part that has them now."""
 
+RENAMED = {
+    "curvature": {
+        "Automatic": "AutomaticLabels",
+        "Empirical": "EmpiricalLabels",
+        "Exact": "ExactLabels",
+        "Framed": "OwnFrame",
+        "InFrame": "GivenFrame",
+        "Sampled": "SampledLabels",
+    },
+    "errors": {"Inconsistent": "InconsistentPosterior", "Memorised": "Memorisation", "Unfrozen": "UnfrozenState"},
+    "kernel": {"Variational": "VariationalGaussian"},
+    "pacbayes": {"Tuned": "TunedScales"},
+}
+"""Names up to 0.1 of what has another name now, by part."""
 
 GONE = {
     "": {"PNN": "continual"},
@@ -51,7 +63,7 @@ GONE = {
 def gone(part: str, name: str) -> Exception:
     """The error for a name that a part does not have, with its new place if it had it up to 0.1."""
     where = f"posterity.{part}" if part else "posterity"
-    file = GONE[part].get(name)
+    file = GONE.get(part, {}).get(name)
     if file is None:
         return AttributeError(f"module {where!r} has no attribute {name!r}")
     # No AttributeError: `from posterity.pacbayes import name` would swallow what it says.
@@ -68,9 +80,23 @@ def moved(name: str) -> Any:
     """
     for part, names in MOVED.items():
         if name in names:
-            _warn(f"pt.{name} is pt.{part}.{name} now, and goes from here in the next minor version", 3)
-            return getattr(import_module(f"posterity.{part}"), name)
+            now = RENAMED.get(part, {}).get(name, name)
+            _warn(f"pt.{name} is pt.{part}.{now} now, and goes from here in the next minor version", 3)
+            return getattr(import_module(f"posterity.{part}"), now)
     raise gone("", name)
+
+
+def renamed(part: str, name: str) -> Any:
+    """What a part called `name`, with a warning that says its new name.
+
+    Raises:
+        AttributeError: if there was no such name.
+    """
+    now = RENAMED[part].get(name)
+    if now is None:
+        raise gone(part, name)
+    _warn(f"posterity.{part}.{name} is called {now} now; the older name goes in the next minor version", 3)
+    return getattr(import_module(f"posterity.{part}"), now)
 
 
 def was(*order: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -88,7 +114,8 @@ def was(*order: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(verb)
         def called(*args: Any, **named: Any) -> R:
-            if len(args) > place and isinstance(args[place], Gaussian):
+            # By name: this file stands below all parts, so that each can use it.
+            if len(args) > place and type(args[place]).__name__ == "Gaussian":
                 said = ", ".join(now[: len(order)])
                 _warn(
                     f"{getattr(verb, '__name__', verb)} takes ({said}, …) now; the older order goes in the next minor version",

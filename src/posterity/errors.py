@@ -1,5 +1,9 @@
 """All errors. A message says where, what was found, and what to do about it."""
 
+from typing import Any
+
+from posterity.deprecated import renamed
+
 
 class PosterityError(Exception):
     """The root of every error this package raises on purpose."""
@@ -48,7 +52,7 @@ class DidNotConverge(PosterityError):
     """An iteration ended before it reached what it looks for."""
 
 
-class Inconsistent(PosterityError):
+class InconsistentPosterior(PosterityError):
     """A posterior is wider at a training example than one that has seen the example can be."""
 
 
@@ -147,7 +151,7 @@ class UnknownPast(NoCertificate):
     """A prior that was learned from data does not tell from which."""
 
 
-class Unfrozen(NoCertificate):
+class UnfrozenState(NoCertificate):
     """The network computes with something that has no prior and may depend on the data."""
 
 
@@ -283,9 +287,13 @@ class NotConvertible(PosterityError):
 # --- warnings --------------------------------------------------------------------------------------
 
 
-class Memorised(UserWarning):
+class Memorisation(UserWarning):
     """A network fits its training data so closely that the data cannot tell how sure to be of other inputs."""
 
 
 class DependentExamples(UserWarning):
     """The order of the data betrays that its examples belong together: a certificate would need `groups=`."""
+
+
+def __getattr__(name: str) -> Any:
+    return renamed("errors", name)

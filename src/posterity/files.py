@@ -165,7 +165,7 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     """Tensors and numbers in a file that is whole at every moment, sealed. Nothing is copied on the way."""
     with replacing(path) as draft, open(draft, "wb") as file:
         file.write(SEAL + bytes(32))
-        sealing = _Sealing(file)
+        sealing = _SealWriter(file)
         torch.save(dict(state), cast(IO[bytes], sealing))
         file.seek(len(SEAL))
         file.write(sealing.sha256.digest())
@@ -209,7 +209,7 @@ def check_settings(path: Path, what: str, theirs: Mapping[str, Any], ours: Mappi
             )
 
 
-class _Sealing(io.RawIOBase):
+class _SealWriter(io.RawIOBase):
     """Writes to a file, and knows the sha256 of what went through."""
 
     def __init__(self, file: io.BufferedWriter) -> None:

@@ -15,14 +15,23 @@ from posterity.algebra import DiagonalMatrix
 from posterity.curvature import Dense
 from posterity.errors import BadTargets, PosterityError, UnknownTask
 from posterity.laplace import train
-from posterity_studies.shared.continual import EWC, PNN, Continual, FineTuning, Joint, Learner, OnlineLaplace, follow
+from posterity_studies.shared.continual import (
+    EWC,
+    PNN,
+    Continual,
+    FineTuning,
+    JointNetwork,
+    Learner,
+    OnlineLaplace,
+    follow,
+)
 
 TRAINING = {"epochs": 30, "lr": 2e-2, "batch_size": 64}
 RIVALS: dict[str, Callable[[], Learner]] = {
     "fine-tuning": lambda: FineTuning(network(), HEAD, precision=0.1, training=TRAINING),
     "ewc": lambda: EWC(network(), HEAD, precision=0.1, strength=30.0, training=TRAINING),
     "online laplace": lambda: OnlineLaplace(network(), HEAD, precision=0.1, strength=3.0, training=TRAINING),
-    "joint": lambda: Joint(network(), HEAD, precision=0.1, training=TRAINING),
+    "joint": lambda: JointNetwork(network(), HEAD, precision=0.1, training=TRAINING),
     "pnn": lambda: PNN(network(), LATERALS, HEAD, weight_decay=1e-3, training=TRAINING),
     "mc dropout": lambda: PNN(with_dropout(), LATERALS, HEAD, dropout_draws=20, training=TRAINING),
 }
@@ -121,7 +130,7 @@ def test_a_failed_task_leaves_one_network_as_it_was() -> None:
 
 
 def test_joint_training_never_gives_a_class_of_another_task() -> None:
-    learner = Joint(network(), HEAD, training={"epochs": 1})
+    learner = JointNetwork(network(), HEAD, training={"epochs": 1})
     learner.learn(task(0, classes=2), progress=False)
     learner.learn(task(1, classes=5), progress=False)
     probs = learner.predict(torch.randn(7, 4), "task 0").probs

@@ -12,7 +12,7 @@ from posterity_studies import find
 from posterity_studies.engine.declaration import Preset, Record
 from posterity_studies.engine.ledger import Ledger
 from posterity_studies.folders import SHIPPED
-from posterity_studies.shared.continual import EWC, PNN, Joint
+from posterity_studies.shared.continual import EWC, PNN, JointNetwork
 from posterity_studies.shared.prototypes import Prototypes
 from posterity_studies.studies.continual.cells import _values, run_stream
 from posterity_studies.studies.continual.declaration import STUDY as CONTINUAL
@@ -44,7 +44,7 @@ def test_every_kind_of_learner_has_a_course(kind: str) -> None:
             PNN(model, LATERALS, HEAD, training=QUICK), [_set("weight_decay", d) for d in (0.0, 0.1)]
         ),
         "ewc": lambda: Method(EWC(model, HEAD, training=QUICK), [_set("strength", s) for s in (0.1, 10.0)]),
-        "joint": lambda: Method(Joint(model, HEAD, training=QUICK), [_set("precision", p) for p in (0.1, 10.0)]),
+        "joint": lambda: Method(JointNetwork(model, HEAD, training=QUICK), [_set("precision", p) for p in (0.1, 10.0)]),
     }
     rows, chosen, held = run_stream(methods[kind](), STREAM)
     values = _values(rows, chosen, held)

@@ -15,7 +15,7 @@ from posterity.cli import app
 from posterity_studies.demo import findings, headline, study, table, typical
 from posterity_studies.demo.methods import METHODS, fine_tuned
 from posterity_studies.demo.reading import (
-    Published,
+    PublishedAccuracy,
     boldness,
     lead,
     on_calibration,
@@ -177,7 +177,7 @@ def test_headline_follows_the_figures_whichever_way_they_fall(points, auroc, wor
 
 
 def test_the_published_gap_is_closed_in_part():
-    assert share(93.5, Published(10, 99.0, 88.0)) == pytest.approx(50)
+    assert share(93.5, PublishedAccuracy(10, 99.0, 88.0)) == pytest.approx(50)
     assert "87.0 % of windows are right" in on_published(results(0.1))
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from posterity_studies.errors import BadFeatures, BadPicture
 from posterity_studies.shared import features as module
 from posterity_studies.shared.datasets.gallery import Gallery
-from posterity_studies.shared.features import Frozen, features, weights_name
+from posterity_studies.shared.features import FrozenNetwork, features, weights_name
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ class Counting(nn.Module):
 
 def test_features_are_computed_once_and_in_order(gallery, tmp_path):
     network = Counting()
-    frozen = Frozen("toy-1", lambda: network)
+    frozen = FrozenNetwork("toy-1", lambda: network)
     first = features(frozen, gallery, 6, tmp_path)
     torch.testing.assert_close(first[:, 0] * 255, torch.arange(10.0))
     assert torch.equal(features(frozen, gallery, 6, tmp_path), first)
@@ -41,7 +41,7 @@ def test_features_are_computed_once_and_in_order(gallery, tmp_path):
 
 def test_a_stopped_run_goes_on_where_it_was(gallery, tmp_path):
     network = Counting()
-    frozen = Frozen("toy-1", lambda: network)
+    frozen = FrozenNetwork("toy-1", lambda: network)
     whole = features(frozen, gallery, 6, tmp_path)
     files = sorted(tmp_path.rglob("*.safetensors"))
     assert len(files) == 3
@@ -52,10 +52,10 @@ def test_a_stopped_run_goes_on_where_it_was(gallery, tmp_path):
 
 def test_other_weights_sizes_and_pictures_are_other_features(gallery, tmp_path):
     network = Counting()
-    features(Frozen("toy-1", lambda: network), gallery, 6, tmp_path)
-    features(Frozen("toy-2", lambda: network), gallery, 6, tmp_path)
-    features(Frozen("toy-1", lambda: network), gallery, 8, tmp_path)
-    features(Frozen("toy-1", lambda: network), gallery.only(torch.arange(9)), 6, tmp_path)
+    features(FrozenNetwork("toy-1", lambda: network), gallery, 6, tmp_path)
+    features(FrozenNetwork("toy-2", lambda: network), gallery, 6, tmp_path)
+    features(FrozenNetwork("toy-1", lambda: network), gallery, 8, tmp_path)
+    features(FrozenNetwork("toy-1", lambda: network), gallery.only(torch.arange(9)), 6, tmp_path)
     assert network.seen == 39
     (tmp_path / "a").write_bytes(b"one")
     (tmp_path / "b").write_bytes(b"two")
@@ -63,7 +63,7 @@ def test_other_weights_sizes_and_pictures_are_other_features(gallery, tmp_path):
 
 
 def test_damaged_features_are_named(gallery, tmp_path):
-    frozen = Frozen("toy-1", Counting)
+    frozen = FrozenNetwork("toy-1", Counting)
     features(frozen, gallery, 6, tmp_path)
     path = sorted(tmp_path.rglob("*.safetensors"))[0]
     path.write_bytes(path.read_bytes()[:20])
@@ -76,7 +76,7 @@ def test_damaged_picture_stops_the_cache_or_leaves_a_row_without_numbers(gallery
         return b"no picture" if i == 5 else gallery.encoded(i)
 
     broken = Gallery("broken", encoded, gallery.places, gallery.labels, gallery.tested)
-    frozen = Frozen("toy-1", Counting)
+    frozen = FrozenNetwork("toy-1", Counting)
     with pytest.raises(BadPicture, match="picture 5 of broken"):
         features(frozen, broken, 6, tmp_path)
     assert len(list(tmp_path.rglob("*.safetensors"))) == 1, "the chunk before it is kept, nothing half-written"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posterity.algebra import Floored, Kronecker, scaled_identity
+from posterity.algebra import FlooredMatrix, Kronecker, scaled_identity
 from posterity_studies import Preset, find
 from posterity_studies.shared.last_stage import made_up
 from posterity_studies.shared.rivals.training import nll
@@ -46,7 +46,7 @@ def test_draws_beside_an_isotropic_prior_have_the_exact_covariance():
 
 def test_draws_beside_a_learned_prior_are_exact_where_the_data_shares_its_frame():
     left, right = of_rank(2, 4, 2), of_rank(3, 6, 3)
-    prior = Floored(Kronecker(left, right), 0.3, 0.5)
+    prior = FlooredMatrix(Kronecker(left, right), 0.3, 0.5)
     block = posterior_block(prior, Kronecker(left @ left, right @ right))
     total = 0.3 * torch.kron(left, right) + 0.5 * torch.eye(6) + 2 * torch.kron(left @ left, right @ right)
     torch.testing.assert_close(covariance(block, 2.0), total.inverse().double(), rtol=0, atol=0.05)

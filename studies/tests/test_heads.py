@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from posterity.curvature import Categorical
-from posterity.kernel.mode import Observed, shared_mode
+from posterity.kernel.mode import Observations, shared_mode
 from posterity.workflow import posterior
 from posterity_studies.shared.many_classes import _fitted, structured_head
 from posterity_studies.shared.softmax_regression import Refits, Span, descend, fit, folds_of, with_one
@@ -55,7 +55,7 @@ def test_structured_posterior_is_exact_for_two_classes():
     span, precision = Span.of(x), 3.0
     head = _fitted(span, y, 2, precision, None)
     whole = with_one(x)
-    latent = shared_mode(whole @ whole.mT / precision, Observed(torch.zeros(len(y), 2).double(), Categorical(), y))
+    latent = shared_mode(whole @ whole.mT / precision, Observations(torch.zeros(len(y), 2).double(), Categorical(), y))
     new = torch.randn(6, 40, generator=torch.Generator().manual_seed(1))
     cross = whole @ with_one(new).mT / precision
     torch.testing.assert_close(span.coordinates(new) @ head.weights, latent.mean(cross), atol=1e-4, rtol=0)

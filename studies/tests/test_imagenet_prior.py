@@ -68,17 +68,17 @@ def test_a_stopped_run_goes_on(small, monkeypatch, tmp_path):
     monkeypatch.setattr(partial, "RATIO", 0)
     path = tmp_path / "prior.safetensors"
     whole = imagenet_prior.learn(tmp_path / "whole.safetensors", 6, 8, "kfac", batch_size=2)
-    kept = partial.Partial.keep
+    kept = partial.ResumeFile.keep
 
     def stop(self, state):
         kept(self, state)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(partial.Partial, "keep", stop)
+    monkeypatch.setattr(partial.ResumeFile, "keep", stop)
     with pytest.raises(KeyboardInterrupt):
         imagenet_prior.learn(path, 6, 8, "kfac", batch_size=2)
     assert path.with_suffix(".partial").exists()
-    monkeypatch.setattr(partial.Partial, "keep", kept)
+    monkeypatch.setattr(partial.ResumeFile, "keep", kept)
     found = imagenet_prior.learn(path, 6, 8, "kfac", batch_size=2)
     for block in whole.blocks:
         assert torch.equal(found.precision[block].dense(), whole.precision[block].dense())

@@ -2,7 +2,7 @@
 
 import torch
 
-from posterity.algebra import Floored, Kronecker, scaled_identity
+from posterity.algebra import FlooredMatrix, Kronecker, scaled_identity
 from posterity.gaussian import Gaussian
 from posterity_studies.shared.last_stage import HEAD, made_up, source
 from posterity_studies.shared.rivals.training import nll
@@ -40,7 +40,7 @@ def test_a_network_begins_at_the_prior_with_a_new_head_and_a_copy_of_the_stage()
 def test_draws_of_the_papers_recipe_have_the_covariance_of_prior_and_data():
     """Data whose factors share the prior's eigenvectors: then the frame is exact, and so is the quadratic."""
     left, right = (_factor(side, seed) for side, seed in ((2, 0), (3, 1)))
-    prior = Floored(Kronecker(left, right), 1.0, 0.5)
+    prior = FlooredMatrix(Kronecker(left, right), 1.0, 0.5)
     spread = Spread.of(prior, Kronecker(left @ left, right @ right))
     noise = spread.noise(2.0, 40_000, torch.Generator().manual_seed(2)).flatten(1).double()
     total = torch.kron(left, right) + 0.5 * torch.eye(6) + 2 * torch.kron(left @ left, right @ right)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from posterity_studies.shared.rivals.absent import Absent, library
+from posterity_studies.shared.rivals.absent import RivalMissing, library
 from posterity_studies.shared.rivals.training import (
     NEW_HEAD,
     Budget,
@@ -100,5 +100,5 @@ def test_an_option_that_is_not_a_number_is_never_chosen():
 
 
 def test_a_library_that_is_missing_is_named():
-    with pytest.raises(Absent, match="no-such-rival is not installed"):
+    with pytest.raises(RivalMissing, match="no-such-rival is not installed"):
         library("no_such_rival", "no-such-rival")

@@ -5,7 +5,7 @@ import torch
 
 from posterity_studies import Outcome, Record
 from posterity_studies.shared.rivals import ivon, laplace_torch
-from posterity_studies.shared.rivals.absent import Absent
+from posterity_studies.shared.rivals.absent import RivalMissing
 from posterity_studies.shared.rivals.training import Budget
 from posterity_studies.studies.quality import methods
 from posterity_studies.studies.quality.cells import handed_down, watch_network
@@ -89,7 +89,7 @@ def test_ours_has_the_default_call_the_isotropic_prior_and_the_mode(problem):
 
 def test_a_rival_that_is_not_installed_leaves_its_reason(problem, monkeypatch):
     def missing(*_, **__):
-        raise Absent("it is not installed")
+        raise RivalMissing("it is not installed")
 
     monkeypatch.setattr(ivon, "outputs", missing)
     monkeypatch.setattr(laplace_torch, "classifier", missing)

@@ -12,13 +12,13 @@ from posterity.algebra import (
     Basis,
     DenseMatrix,
     DiagonalMatrix,
-    Floored,
+    FlooredMatrix,
     JointEigen,
     Kronecker,
     KroneckerSum,
     Matrix,
+    RotatedMatrix,
     ScaledIdentity,
-    Turned,
 )
 
 
@@ -76,17 +76,17 @@ def _floored(out: int, inp: int, seed: int, batch: tuple[int, ...] = ()) -> Matr
     left, right = (torch.linalg.eigh(definite(n, seed + n, batch)).eigenvectors for n in (out, inp))
     values = torch.rand(*batch, out, inp, generator=generator, dtype=torch.float64)
     values[..., 0, 0] = 0
-    return Floored(JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values), 0.6, 0.4)
+    return FlooredMatrix(JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values), 0.6, 0.4)
 
 
-def turned(out: int, inp: int, seed: int) -> Turned:
+def turned(out: int, inp: int, seed: int) -> RotatedMatrix:
     """A frame with about half of its directions turned: never in a batch."""
     generator = torch.Generator().manual_seed(seed)
     left, right = (torch.linalg.eigh(definite(n, seed + n)).eigenvectors for n in (out, inp))
     values = torch.rand(out, inp, generator=generator, dtype=torch.float64) + 0.1
     index = torch.randperm(out * inp, generator=generator)[: max(1, out * inp // 2)].sort().values
     vectors = torch.linalg.eigh(definite(len(index), seed + 50)).eigenvectors
-    return Turned(JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values), index, vectors)
+    return RotatedMatrix(JointEigen(Basis.orthogonal(left), Basis.orthogonal(right), values), index, vectors)
 
 
 STRUCTURES: dict[str, Callable[..., Matrix]] = {

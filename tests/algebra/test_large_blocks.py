@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from posterity.algebra import DenseMatrix, Floored, Kronecker, as_floored, eigenvectors, in_one_frame, scaled_identity
+from posterity.algebra import (
+    DenseMatrix,
+    FlooredMatrix,
+    Kronecker,
+    as_floored,
+    eigenvectors,
+    in_one_frame,
+    scaled_identity,
+)
 
 OUT, INP = 3, 5
 
@@ -14,7 +22,7 @@ def factor(n, rank, seed, dtype=torch.float64):
 
 
 def floored(dtype=torch.float64):
-    return Floored(Kronecker(factor(OUT, 2, 0, dtype), factor(INP, 4, 1, dtype)), share=0.7, floor=0.3)
+    return FlooredMatrix(Kronecker(factor(OUT, 2, 0, dtype), factor(INP, 4, 1, dtype)), share=0.7, floor=0.3)
 
 
 def dense_of(matrix):

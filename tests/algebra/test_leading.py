@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from posterity.algebra import Floored, Kronecker, eigenframe, leading
+from posterity.algebra import FlooredMatrix, Kronecker, eigenframe, leading
 
 
-def stiff(out: int = 4, inp: int = 9) -> Floored:
+def stiff(out: int = 4, inp: int = 9) -> FlooredMatrix:
     """Curvature in few directions, hundreds of times above the floor: weights that change together cost most."""
     dice = torch.Generator().manual_seed(0)
     sides = []
     for n, spread in ((out, 0.5), (inp, 5.0)):
         basis = torch.linalg.qr(torch.randn(n, n, generator=dice, dtype=torch.float64)).Q
         sides.append(basis * torch.logspace(spread, -2, n, dtype=torch.float64) @ basis.mT)
-    return Floored(Kronecker(*sides), 0.3, 2.0)
+    return FlooredMatrix(Kronecker(*sides), 0.3, 2.0)
 
 
-def known(matrix: Floored) -> Floored:
+def known(matrix: FlooredMatrix) -> FlooredMatrix:
     assert eigenframe(matrix) is not None  # computed here, and kept
     return matrix
 

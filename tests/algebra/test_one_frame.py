@@ -10,7 +10,7 @@ from matrices import STRUCTURES, pair, seeds, semidefinite, singular_pair, sizes
 
 from posterity.algebra import (
     DenseMatrix,
-    Floored,
+    FlooredMatrix,
     Kronecker,
     KroneckerSum,
     Matrix,
@@ -46,7 +46,9 @@ def test_a_posterior_is_never_below_its_floor_and_its_log_det_never_below_the_pr
     out, inp, seed, before, data, floor
 ):
     prior = as_floored(STRUCTURES[before](out, inp, seed)).adjusted(floor=floor)
-    posterior = Floored(in_one_frame([prior.curvature * prior.share, STRUCTURES[data](out, inp, seed + 5)]), 1.0, floor)
+    posterior = FlooredMatrix(
+        in_one_frame([prior.curvature * prior.share, STRUCTURES[data](out, inp, seed + 5)]), 1.0, floor
+    )
     assert torch.linalg.eigvalsh(posterior.dense().double())[0] >= floor * (1 - 1e-9)
     # Hadamard: a diagonal read in another frame has no smaller determinant, and the data only adds to it.
     assert float(posterior.logdet()) >= float(prior.logdet()) - 1e-6 * out * inp
@@ -98,10 +100,10 @@ def test_every_precision_becomes_a_curvature_with_a_floor():
 
 def test_what_has_no_floored_form_is_refused():
     with pytest.raises(NotExact, match="in_one_frame"):
-        Floored(pair(2, 3, 0) + pair(2, 3, 1))
+        FlooredMatrix(pair(2, 3, 0) + pair(2, 3, 1))
     with pytest.raises(NotExact, match="orthogonal"):
-        Floored(pair(2, 3, 0).joint(pair(2, 3, 1)))
+        FlooredMatrix(pair(2, 3, 0).joint(pair(2, 3, 1)))
     with pytest.raises(ValueError, match="floor of a prior"):
-        Floored(scaled_identity(1.0, (2, 3)), 1.0, -1.0)
+        FlooredMatrix(scaled_identity(1.0, (2, 3)), 1.0, -1.0)
     with pytest.raises(EmptySum):
         in_one_frame([])

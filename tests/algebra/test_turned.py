@@ -11,11 +11,11 @@ from matrices import STRUCTURES, pair, seeds, semidefinite, sizes, turned
 from posterity import testing
 from posterity.algebra import (
     DenseMatrix,
-    Floored,
+    FlooredMatrix,
     JointEigen,
     Kronecker,
     Matrix,
-    Turned,
+    RotatedMatrix,
     as_floored,
     frame_error,
     in_one_frame,
@@ -81,11 +81,11 @@ def test_a_sum_is_closer_than_in_a_plain_frame_and_never_below_its_floor(seed):
     terms, floor = coupled(seed), scaled_identity(0.5, (5, 12))
     exact = DenseMatrix(dense(*terms, floor), (5, 12))
     plain, better = in_one_frame(terms), in_turned_frame(terms, 0.5)
-    assert isinstance(better, Turned)
-    lost = divergence(Floored(better, 1.0, 0.5), exact)
-    assert -1e-9 < lost < divergence(Floored(plain, 1.0, 0.5), exact)
+    assert isinstance(better, RotatedMatrix)
+    lost = divergence(FlooredMatrix(better, 1.0, 0.5), exact)
+    assert -1e-9 < lost < divergence(FlooredMatrix(plain, 1.0, 0.5), exact)
     torch.testing.assert_close(better.trace(), exact.trace() - 30, rtol=1e-9, atol=1e-9)
-    assert float(torch.linalg.eigvalsh(Floored(better, 1.0, 0.5).dense())[0]) >= 0.5 - 1e-9
+    assert float(torch.linalg.eigvalsh(FlooredMatrix(better, 1.0, 0.5).dense())[0]) >= 0.5 - 1e-9
 
 
 @unhurried
@@ -94,7 +94,7 @@ def test_the_log_det_is_between_the_exact_one_and_that_of_a_plain_frame(seed):
     """Fischer and Hadamard: what is dropped between directions only raises a determinant."""
     terms = coupled(seed)
     whole = dense(*terms, scaled_identity(0.5, (5, 12)))
-    plain, better = (Floored(x, 1.0, 0.5).logdet() for x in (in_one_frame(terms), in_turned_frame(terms, 0.5)))
+    plain, better = (FlooredMatrix(x, 1.0, 0.5).logdet() for x in (in_one_frame(terms), in_turned_frame(terms, 0.5)))
     assert float(torch.linalg.slogdet(whole).logabsdet) - 1e-9 <= float(better) <= float(plain) + 1e-9
 
 
@@ -105,7 +105,7 @@ def test_a_posterior_is_never_below_its_floor_and_its_log_det_never_below_the_pr
 ):
     prior = as_floored(every(before, out, inp, seed)).adjusted(floor=floor)
     joined = in_turned_frame([prior.curvature * prior.share, every(data, out, inp, seed + 5)], floor)
-    posterior = Floored(joined, 1.0, floor)
+    posterior = FlooredMatrix(joined, 1.0, floor)
     assert torch.linalg.eigvalsh(posterior.dense().double())[0] >= floor * (1 - 1e-9)
     assert float(posterior.logdet()) >= float(prior.logdet()) - 1e-6 * out * inp
 
@@ -129,7 +129,7 @@ def test_a_turned_frame_is_a_term_of_further_sums():
     exact = DenseMatrix(dense(*terms, scaled_identity(1.0, (5, 12))), (5, 12))
     one = in_one_frame([in_one_frame(terms[:2]), terms[2]])
     two = in_turned_frame([in_turned_frame(terms[:2], 1.0), terms[2]], 1.0)
-    assert divergence(Floored(two, 1.0, 1.0), exact) < divergence(Floored(one, 1.0, 1.0), exact)
+    assert divergence(FlooredMatrix(two, 1.0, 1.0), exact) < divergence(FlooredMatrix(one, 1.0, 1.0), exact)
     back = in_one_frame([two])
     assert isinstance(back, JointEigen)
     torch.testing.assert_close(back.trace(), two.trace())
@@ -154,15 +154,15 @@ def test_what_is_no_turned_frame_is_refused():
     good = turned(2, 3, 0)
     skew = pair(2, 3, 0).joint(pair(2, 3, 1))
     with pytest.raises(NotExact, match="orthogonal"):
-        Turned(skew, good.index, good.vectors)
+        RotatedMatrix(skew, good.index, good.vectors)
     with pytest.raises(NotSquare, match="3 directions"):
-        Turned(good.frame_of, good.index, good.vectors[:, :2])
+        RotatedMatrix(good.frame_of, good.index, good.vectors[:, :2])
     for index in ([0, 0, 1], [0, 1, 6], [-1, 0, 1], [2, 1, 0]):
         with pytest.raises(SizeMismatch, match="from 0 to 5"):
-            Turned(good.frame_of, torch.tensor(index), good.vectors)
+            RotatedMatrix(good.frame_of, torch.tensor(index), good.vectors)
     for index in (good.index.int(), good.index.double(), good.index.to(torch.uint8), good.index[None]):
         with pytest.raises(SizeMismatch, match="one row of int64"):
-            Turned(good.frame_of, index, good.vectors)
+            RotatedMatrix(good.frame_of, index, good.vectors)
     with pytest.raises(NotExact, match="in_turned_frame"):
         good + pair(2, 3, 1)
     with pytest.raises(NotExact, match='join="frame"'):

@@ -124,8 +124,8 @@ def test_a_tied_embedding_has_the_diagonal_of_the_dense_oracle(estimator):
     model = filled(Calls(lambda m, x: m.head(torch.tanh(m.words(x)).sum(1)), words=words, head=head))
     data = (tokens(EXAMPLES, 6, vocabulary=7), torch.arange(EXAMPLES))
     options = {"progress": False, "batch_size": 3}
-    found = pt.estimate(model, data, replace(estimator, labels=pt.curvature.Exact()), **options)["words"]
-    exact = pt.estimate(model, data, pt.curvature.Dense(pt.curvature.Exact()), **options)["words"]
+    found = pt.estimate(model, data, replace(estimator, labels=pt.curvature.ExactLabels()), **options)["words"]
+    exact = pt.estimate(model, data, pt.curvature.Dense(pt.curvature.ExactLabels()), **options)["words"]
     close(found.dense().diagonal(), exact.dense().diagonal())
 
 
@@ -419,7 +419,9 @@ def test_an_input_overwritten_after_the_layer_read_it_is_refused_by_name():
         pt.estimate(Calls(overwriting, inner=inner), data, pt.Diagonal(), progress=False)
     # KFAC takes what it needs on the way forward and is right all the same.
     ours, truth = (
-        pt.estimate(Calls(f, inner=inner), data, pt.KFAC(labels=pt.curvature.Exact()), progress=False)["inner"].dense()
+        pt.estimate(Calls(f, inner=inner), data, pt.KFAC(labels=pt.curvature.ExactLabels()), progress=False)[
+            "inner"
+        ].dense()
         for f in (overwriting, adding)
     )
     close(ours, truth)

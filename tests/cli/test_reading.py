@@ -10,7 +10,7 @@ import pytest
 import torch
 from commands import images, table
 
-from posterity.cli.reading import ReadOptions, Recipe, look, read
+from posterity.cli.reading import DataRecipe, ReadOptions, look, read
 from posterity.errors import BadData, NoDataSet, NotInstalled
 
 
@@ -25,7 +25,7 @@ def test_a_table_is_scaled_by_its_own_recipe_and_others_by_the_same(tmp_path):
     assert first.recipe.names == ("age", "height", "weight")
     assert torch.allclose(first.x.mean(0), torch.zeros(3), atol=1e-4)
     assert torch.allclose(first.x.std(0, correction=0), torch.ones(3), atol=1e-4)
-    recipe = Recipe.from_json(json.loads(json.dumps(first.recipe.to_json())))
+    recipe = DataRecipe.from_json(json.loads(json.dumps(first.recipe.to_json())))
     assert recipe == first.recipe
     other = read(str(table(tmp_path / "b.csv", seed=1)), ReadOptions(), recipe)
     assert float(other.x.mean().abs()) > 1e-3
@@ -117,7 +117,7 @@ def test_text_columns_are_one_input_a_category_and_read_the_same_in_new_tables(t
         "text columns",
         "city (Bern, Köln, Oslo): 0 or 1 for each; any other text is 0 in all",
     ) in first.recipe.rows()
-    recipe = Recipe.from_json(json.loads(json.dumps(first.recipe.to_json())))
+    recipe = DataRecipe.from_json(json.loads(json.dumps(first.recipe.to_json())))
     turned = "price,city,size\n" + "".join(",".join(reversed(row.split(","))) + "\n" for row in CITIES.split("\n")[1:5])
     assert torch.equal(read(written(tmp_path / "b.csv", turned), ReadOptions(), recipe).x, first.x)
     new = read(written(tmp_path / "c.csv", "city,size\nRome,1\nBern,2\n"), ReadOptions(), recipe, labels=False)
@@ -272,7 +272,7 @@ def test_a_damaged_recipe_is_refused(tmp_path):
         {"target_scale": float("nan")},
     ):
         with pytest.raises(BadData, match="recipe for reading data is damaged"):
-            Recipe.from_json(good | change)
+            DataRecipe.from_json(good | change)
 
 
 def test_numbers_beyond_single_precision_are_refused_with_their_place(tmp_path):

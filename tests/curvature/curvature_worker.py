@@ -18,21 +18,21 @@ from posterity.curvature import (
     Categorical,
     Dense,
     Diagonal,
-    Exact,
+    ExactLabels,
     GaussianNoise,
-    Sampled,
+    SampledLabels,
     estimate,
     partial,
 )
 from posterity.errors import BadData, NoData
 
 ESTIMATORS = {
-    "KFAC": KFAC(Exact()),
-    "KFAC reduce": KFAC(Exact(), "reduce"),
-    "EKFAC": EKFAC(Exact()),
-    "Diagonal": Diagonal(Exact()),
-    "Dense": Dense(Exact()),
-    "KFOC": KFOC(Exact()),
+    "KFAC": KFAC(ExactLabels()),
+    "KFAC reduce": KFAC(ExactLabels(), "reduce"),
+    "EKFAC": EKFAC(ExactLabels()),
+    "Diagonal": Diagonal(ExactLabels()),
+    "Dense": Dense(ExactLabels()),
+    "KFOC": KFOC(ExactLabels()),
 }
 CASES = {"conv": 3, "norms": 2, "shared": 7}
 """Networks and batch sizes for seven examples: three batches, four, and one (the second worker has none)."""
@@ -67,7 +67,7 @@ def everything(rank: int = 0, size: int = 1) -> dict[str, dict[str, torch.Tensor
             found[f"{name} {label}"] = dense(result)
     for form, given in forms(rank, size).items():
         found[f"form {form}"] = dense(
-            estimate(case("mlp", n=8).model, given, KFAC(Exact()), batch_size=2, progress=False)
+            estimate(case("mlp", n=8).model, given, KFAC(ExactLabels()), batch_size=2, progress=False)
         )
     # The same seed everywhere: labels of different workers must be independent all the same.
     x, _ = data("mlp", n=1)
@@ -78,7 +78,7 @@ def everything(rank: int = 0, size: int = 1) -> dict[str, dict[str, torch.Tensor
             estimate(
                 case("mlp", n=1).model,
                 alike,
-                Dense(Sampled(1)),
+                Dense(SampledLabels(1)),
                 GaussianNoise(),
                 batch_size=1,
                 generator=generator,
@@ -107,9 +107,9 @@ def resumed(rank: int, folder: str) -> dict[str, torch.Tensor]:
     options = {"checkpoint": f"{folder}/sums", "progress": False}
     with contextlib.suppress(CutError):
         # Both stop, one batch apart, before any of them meets the other.
-        estimate(case("conv", n=8).model, until(4 + rank), KFAC(Exact()), **options)
+        estimate(case("conv", n=8).model, until(4 + rank), KFAC(ExactLabels()), **options)
     kept = sorted(path.name for path in Path(folder).glob("sums*"))
-    result = estimate(case("conv", n=8).model, parts, KFAC(Exact()), **options)
+    result = estimate(case("conv", n=8).model, parts, KFAC(ExactLabels()), **options)
     partial.SECONDS, partial.RATIO = 60.0, 20
     return dense(result) | {"kept": torch.tensor(len([name for name in kept if f"{rank + 1}-of-2" in name]))}
 
@@ -121,7 +121,7 @@ def refusals() -> list[str]:
     for given, estimator in (
         ((x[:0], y[:0]), KFAC()),
         ([(x[:0], y[:0])], KFAC()),
-        (iter([(x, y)] * 2), EKFAC(Exact())),
+        (iter([(x, y)] * 2), EKFAC(ExactLabels())),
     ):
         try:
             estimate(case("mlp").model, given, estimator, Categorical(), progress=False)

@@ -11,7 +11,17 @@ from curvature_cases import EXAMPLES, case, data
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from posterity.curvature import EKFAC, KFAC, Bernoulli, Dense, Diagonal, Empirical, Exact, GaussianNoise, estimate
+from posterity.curvature import (
+    EKFAC,
+    KFAC,
+    Bernoulli,
+    Dense,
+    Diagonal,
+    EmpiricalLabels,
+    ExactLabels,
+    GaussianNoise,
+    estimate,
+)
 from posterity.data.batches import Workers, batch_count, batches
 from posterity.errors import BadData, NoData
 
@@ -65,8 +75,8 @@ FORMS = {
 @pytest.mark.parametrize("kind", [Dense, KFAC, EKFAC])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_data_gives_the_same(form, kind):
-    expected = estimate(MODEL, (X, Y), kind(Exact()), progress=False)
-    result = estimate(MODEL, FORMS[form](), kind(Exact()), batch_size=3, progress=False)
+    expected = estimate(MODEL, (X, Y), kind(ExactLabels()), progress=False)
+    result = estimate(MODEL, FORMS[form](), kind(ExactLabels()), batch_size=3, progress=False)
     assert result.count == EXAMPLES
     assert result.nll == pytest.approx(expected.nll, rel=1e-12)
     for block, matrix in expected.blocks.items():
@@ -74,14 +84,14 @@ def test_every_form_of_data_gives_the_same(form, kind):
 
 
 def test_a_generator_of_batches_serves_one_pass():
-    expected = estimate(MODEL, (X, Y), KFAC(Exact()), progress=False)
-    result = estimate(MODEL, ((X[i::2], Y[i::2]) for i in range(2)), KFAC(Exact()), progress=False)
+    expected = estimate(MODEL, (X, Y), KFAC(ExactLabels()), progress=False)
+    result = estimate(MODEL, ((X[i::2], Y[i::2]) for i in range(2)), KFAC(ExactLabels()), progress=False)
     torch.testing.assert_close(result["0"].dense(), expected["0"].dense())
 
 
 def test_data_that_cannot_be_read_twice_is_refused_by_name_where_two_passes_are_needed():
     with pytest.raises(BadData, match="twice"):
-        estimate(MODEL, ((X[i::2], Y[i::2]) for i in range(2)), EKFAC(Exact()), progress=False)
+        estimate(MODEL, ((X[i::2], Y[i::2]) for i in range(2)), EKFAC(ExactLabels()), progress=False)
 
 
 def test_an_empty_generator_is_no_data():
@@ -127,7 +137,7 @@ def test_a_model_called_by_name_that_returns_logits_works(wrap):
     model = Classifier(per_token=False).double()
     labels = torch.tensor([0, 2, 1, 1])
     batches = [wrap({**tokens(s, length), "labels": labels}) for s, length in ((0, 5), (1, 3))]
-    result = estimate(model, batches, Dense(Empirical()), progress=False)
+    result = estimate(model, batches, Dense(EmpiricalLabels()), progress=False)
     assert list(result.blocks) == ["words", "mix", "head"]
     assert result.count == 8
     losses, total = 0.0, torch.zeros(15, 15, dtype=torch.float64)
@@ -150,12 +160,12 @@ def test_labels_of_minus_one_hundred_are_ignored_for_tokens():
     labels = torch.randint(0, 3, (4, 5))
     labels[batch["attention_mask"] == 0] = -100
     labels[3] = -100
-    result = estimate(model, [{**batch, "labels": labels}], Dense(Empirical()), progress=False)
+    result = estimate(model, [{**batch, "labels": labels}], Dense(EmpiricalLabels()), progress=False)
     logits = model(**batch).logits
     expected = nn.functional.cross_entropy(logits.movedim(-1, 1), labels, reduction="sum")
     assert result.nll == pytest.approx(expected.item(), rel=1e-12)
     shorter = {k: v[:3] for k, v in {**batch, "labels": labels}.items()}
-    without = estimate(model, [shorter], Dense(Empirical()), progress=False)
+    without = estimate(model, [shorter], Dense(EmpiricalLabels()), progress=False)
     for block, matrix in without.blocks.items():
         torch.testing.assert_close(result[block].dense(), matrix.dense())
 
@@ -163,9 +173,9 @@ def test_labels_of_minus_one_hundred_are_ignored_for_tokens():
 def test_classes_in_the_second_dimension_work_also_without_gradients_around():
     x, y = data("pixels")
     model = case("pixels").model
-    plain = estimate(model, (x, y), Diagonal(Empirical()), progress=False)
+    plain = estimate(model, (x, y), Diagonal(EmpiricalLabels()), progress=False)
     with torch.no_grad():
-        quiet = estimate(model, (x, y), Diagonal(Empirical()), progress=False)
+        quiet = estimate(model, (x, y), Diagonal(EmpiricalLabels()), progress=False)
     for block, matrix in plain.blocks.items():
         assert torch.equal(quiet[block].values, matrix.values)
 
@@ -173,8 +183,8 @@ def test_classes_in_the_second_dimension_work_also_without_gradients_around():
 def test_one_output_may_come_with_targets_of_one_dimension():
     x, _ = data("one output")
     for likelihood, y in ((GaussianNoise(2.0), torch.randn(EXAMPLES)), (Bernoulli(), torch.arange(EXAMPLES) % 2)):
-        first = estimate(case("one output").model, (x, y), Dense(Exact()), likelihood, progress=False)
-        second = estimate(case("one output").model, (x, y[:, None]), Dense(Exact()), likelihood, progress=False)
+        first = estimate(case("one output").model, (x, y), Dense(ExactLabels()), likelihood, progress=False)
+        second = estimate(case("one output").model, (x, y[:, None]), Dense(ExactLabels()), likelihood, progress=False)
         assert first.nll == second.nll
         assert torch.equal(first["0"].dense(), second["0"].dense())
 
@@ -193,12 +203,12 @@ def test_a_batch_whose_activations_are_large_goes_through_in_parts():
     x, y = torch.randn(40, 3, 96, 96), torch.arange(40) % 2
     met = []
     hook = model.register_forward_pre_hook(lambda _, given: met.append(len(given[0])))
-    whole = estimate(model, (x, y), KFAC(Exact()), progress=False)
+    whole = estimate(model, (x, y), KFAC(ExactLabels()), progress=False)
     hook.remove()
     assert met[:2] == [2, 2]  # a look at the network, and one at what its layers put out
     assert sum(met[2:]) == 40
     assert 10 < max(met) <= 2**27 / (2 * 96 * 96 * 96 * 4)
-    small = estimate(model, (x, y), KFAC(Exact()), batch_size=10, progress=False)
+    small = estimate(model, (x, y), KFAC(ExactLabels()), batch_size=10, progress=False)
     assert whole.nll == pytest.approx(small.nll, rel=1e-6)
     for name, matrix in whole.blocks.items():
         assert float(matrix.trace()) == pytest.approx(float(small[name].trace()), rel=1e-4)

@@ -19,9 +19,9 @@ from posterity.curvature import (
     Categorical,
     Dense,
     Diagonal,
-    Exact,
+    ExactLabels,
     GaussianNoise,
-    Sampled,
+    SampledLabels,
     estimate,
 )
 from posterity.errors import (
@@ -199,8 +199,8 @@ def test_an_embedding_over_the_limit_is_kept_diagonal(estimator, monkeypatch):
 
 def test_exact_labels_for_every_token_are_refused_by_name():
     for name in ("tagger", "pixels"):
-        with pytest.raises(BadTargets, match=r"Sampled\(n\)"):
-            estimate(case(name).model, data(name), KFAC(Exact()), progress=False)
+        with pytest.raises(BadTargets, match=r"SampledLabels\(n\)"):
+            estimate(case(name).model, data(name), KFAC(ExactLabels()), progress=False)
 
 
 def test_a_batch_that_loses_its_examples_is_refused():
@@ -219,7 +219,7 @@ def test_a_batch_that_loses_its_examples_is_refused():
 @pytest.mark.parametrize("n", [0, -1])
 def test_a_number_of_sampled_labels_that_is_none_is_refused(n):
     with pytest.raises(ValueError, match="at least 1"):
-        Sampled(n)
+        SampledLabels(n)
 
 
 def test_too_little_memory_for_the_factors_is_told_before_they_are_made(monkeypatch):

@@ -30,10 +30,10 @@ from posterity.curvature import (
     Categorical,
     Dense,
     Diagonal,
-    Empirical,
-    Exact,
+    EmpiricalLabels,
+    ExactLabels,
     GaussianNoise,
-    Sampled,
+    SampledLabels,
     estimate,
 )
 
@@ -62,7 +62,7 @@ def same(result, expected, rtol=1e-10):
 def test_dense_with_exact_labels_is_the_true_fisher(name, likelihood):
     if isinstance(likelihood, Categorical) and case(name).outputs.ndim > 2:
         pytest.skip("refused by name: see the tests of bad input")
-    result = run(name, Dense(Exact()), likelihood, batch_size=3)
+    result = run(name, Dense(ExactLabels()), likelihood, batch_size=3)
     expected = fisher(name, likelihood)
     assert list(result.blocks) == list(expected)
     for block, matrix in expected.items():
@@ -77,7 +77,7 @@ def test_dense_with_data_labels_is_the_empirical_fisher(name, likelihood):
     if name == "tagger" and isinstance(likelihood, Categorical):
         wanted = wanted.clone()
         wanted[0, 1] = wanted[3] = -100
-    result = run(name, Dense(Empirical()), likelihood, data=(case(name).x, wanted), batch_size=3)
+    result = run(name, Dense(EmpiricalLabels()), likelihood, data=(case(name).x, wanted), batch_size=3)
     for block, g in empirical_gradients(name, likelihood, wanted).items():
         same(result[block], g.T @ g)
 
@@ -85,7 +85,7 @@ def test_dense_with_data_labels_is_the_empirical_fisher(name, likelihood):
 def test_dense_with_classes_in_the_second_dimension():
     wanted = data("pixels")[1].clone()
     wanted[0, 0, 0] = -100
-    result = run("pixels", Dense(Empirical()), data=(case("pixels").x, wanted), batch_size=3)
+    result = run("pixels", Dense(EmpiricalLabels()), data=(case("pixels").x, wanted), batch_size=3)
     for block, g in empirical_gradients("pixels", Categorical(), wanted).items():
         same(result[block], g.T @ g)
 
@@ -103,7 +103,7 @@ def test_one_pass_also_tells_the_summed_nll_and_the_number_of_examples(likelihoo
 # --- Diagonal ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", [Exact(), Empirical(), Sampled(2)], ids=str)
+@pytest.mark.parametrize("labels", [ExactLabels(), EmpiricalLabels(), SampledLabels(2)], ids=str)
 @pytest.mark.parametrize("name", BUILDERS)
 def test_diagonal_is_the_diagonal_of_dense(name, labels):
     likelihood = GaussianNoise(2.0) if case(name).outputs.ndim > 2 else Categorical()
@@ -116,7 +116,7 @@ def test_diagonal_is_the_diagonal_of_dense(name, labels):
 # --- sums over the data -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", [Exact(), Empirical()], ids=str)
+@pytest.mark.parametrize("labels", [ExactLabels(), EmpiricalLabels()], ids=str)
 @pytest.mark.parametrize("kind", [Dense, Diagonal, KFAC, EKFAC, lambda labels: KFAC(labels, "reduce")])
 @pytest.mark.parametrize("name", ["conv", "shared", "norms", "encoder"])
 def test_neither_batch_size_nor_order_matters(name, kind, labels):
@@ -137,8 +137,8 @@ def test_neither_batch_size_nor_order_matters(name, kind, labels):
 @pytest.mark.parametrize("name", FLAT)
 def test_a_batch_is_the_sum_of_its_examples(name, kind):
     x, y = data(name)
-    whole = run(name, kind(Exact()))
-    single = [run(name, kind(Exact()), data=(x[i : i + 1], y[i : i + 1])) for i in range(EXAMPLES)]
+    whole = run(name, kind(ExactLabels()))
+    single = [run(name, kind(ExactLabels()), data=(x[i : i + 1], y[i : i + 1])) for i in range(EXAMPLES)]
     assert whole.nll == pytest.approx(sum(s.nll for s in single), rel=1e-12)
     for block, matrix in whole.blocks.items():
         same(matrix, sum(s[block].dense() for s in single))
@@ -147,7 +147,7 @@ def test_a_batch_is_the_sum_of_its_examples(name, kind):
 # --- KFAC -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", [Sampled(1), Empirical()], ids=str)
+@pytest.mark.parametrize("labels", [SampledLabels(1), EmpiricalLabels()], ids=str)
 def test_kfac_is_exact_for_a_linear_layer_and_one_example(labels):
     x, y = (part[:1] for part in data("mlp"))
     kfac, dense = (run("mlp", e(labels), data=(x, y)) for e in (KFAC, Dense))
@@ -206,11 +206,11 @@ def test_kfac_of_a_convolution_is_the_formula(name, layer, batch_size):
 def _check_both(name, layer, rows, grads, batch_size):
     """L = Σ_n Σ_t s sᵀ and R = the mean of a aᵀ over examples and positions; reduced: of Σ_t s, and of the mean of a."""
     n, t = rows.shape[:2]
-    expand = run(name, KFAC(Empirical()), batch_size=batch_size)[layer]
+    expand = run(name, KFAC(EmpiricalLabels()), batch_size=batch_size)[layer]
     assert isinstance(expand, Kronecker)
     same(expand.left, torch.einsum("nti,ntj->ij", grads, grads))
     same(expand.right, torch.einsum("nti,ntj->ij", rows, rows) / (n * t))
-    reduce = run(name, KFAC(Empirical(), "reduce"), batch_size=batch_size)[layer]
+    reduce = run(name, KFAC(EmpiricalLabels(), "reduce"), batch_size=batch_size)[layer]
     s, a = grads.sum(1), rows.mean(1)
     same(reduce.left, s.T @ s)
     same(reduce.right, a.T @ a / n)
@@ -218,22 +218,22 @@ def _check_both(name, layer, rows, grads, batch_size):
 
 def test_expand_and_reduce_agree_where_there_is_one_position_and_differ_where_there_are_more():
     for name, agree in (("mlp", True), ("conv", False)):
-        first, second = (run(name, KFAC(Exact(), sharing)) for sharing in ("expand", "reduce"))
+        first, second = (run(name, KFAC(ExactLabels(), sharing)) for sharing in ("expand", "reduce"))
         block = next(iter(first.blocks))
         assert (distance(first[block], second[block]) < 1e-12) is agree
 
 
 def test_exact_labels_enter_the_input_factor_once():
-    exact, empirical = (run("conv", KFAC(labels))["body.0"] for labels in (Exact(), Empirical()))
+    exact, empirical = (run("conv", KFAC(labels))["body.0"] for labels in (ExactLabels(), EmpiricalLabels()))
     same(exact.right, empirical.right)
-    exact, empirical = (run("conv", KFAC(labels, "reduce"))["body.0"] for labels in (Exact(), Empirical()))
+    exact, empirical = (run("conv", KFAC(labels, "reduce"))["body.0"] for labels in (ExactLabels(), EmpiricalLabels()))
     same(exact.right, empirical.right)
 
 
 # --- EKFAC ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", [Exact(), Empirical(), Sampled(1), Sampled(3)], ids=str)
+@pytest.mark.parametrize("labels", [ExactLabels(), EmpiricalLabels(), SampledLabels(1), SampledLabels(3)], ids=str)
 @pytest.mark.parametrize("name", FLAT)
 def test_ekfac_is_no_further_from_the_fisher_of_the_same_labels_than_kfac(name, labels):
     dense, kfac, ekfac = (run(name, e(labels), batch_size=3) for e in (Dense, KFAC, EKFAC))
@@ -247,7 +247,7 @@ def test_ekfac_is_no_further_from_the_fisher_of_the_same_labels_than_kfac(name, 
 @pytest.mark.parametrize("kind", [KFAC, EKFAC, lambda labels: KFAC(labels, "reduce")])
 @pytest.mark.parametrize("name", ["norms", "encoder"])
 def test_every_estimator_keeps_the_diagonal_of_norm_layers(name, kind):
-    diagonal, result = (run(name, e(Exact()), batch_size=3) for e in (Diagonal, kind))
+    diagonal, result = (run(name, e(ExactLabels()), batch_size=3) for e in (Diagonal, kind))
     norms = set(diagonal.blocks) - set(separable(diagonal.blocks, case(name).model))
     assert norms
     for block in norms:
@@ -266,7 +266,7 @@ def test_the_mean_over_sampled_labels_is_exact_and_n_does_not_inflate(name, like
     copies = 400
     x, y = data(name, likelihood)
     many = (x.repeat(copies, *[1] * (x.ndim - 1)), y.repeat(copies, *[1] * (y.ndim - 1)))
-    sampled = run(name, Dense(Sampled(n)), likelihood, data=many)
+    sampled = run(name, Dense(SampledLabels(n)), likelihood, data=many)
     expected = fisher(name, likelihood)
     for block, matrix in expected.items():
         mean = sampled[block].dense() / copies
@@ -280,7 +280,8 @@ def test_more_sampled_labels_come_closer():
 
     def spread(n: int) -> float:
         draws = [
-            run("mlp", Dense(Sampled(n)), generator=torch.Generator().manual_seed(s))["0"].dense() for s in range(40)
+            run("mlp", Dense(SampledLabels(n)), generator=torch.Generator().manual_seed(s))["0"].dense()
+            for s in range(40)
         ]
         return math.fsum(distance(d, expected) ** 2 for d in draws) / 40
 
@@ -289,7 +290,7 @@ def test_more_sampled_labels_come_closer():
 
 def test_sampled_labels_do_not_look_at_the_targets():
     x, y = data("mlp")
-    first, second = (run("mlp", Dense(Sampled(1)), data=(x, labels)) for labels in (y, (y + 1) % 3))
+    first, second = (run("mlp", Dense(SampledLabels(1)), data=(x, labels)) for labels in (y, (y + 1) % 3))
     assert torch.equal(first["0"].dense(), second["0"].dense())
     assert first.nll != second.nll
 
@@ -298,7 +299,7 @@ def test_sampled_tokens_are_unbiased_and_ignored_ones_count_for_nothing():
     copies, (x, y) = 400, data("tagger")
     y = y.clone()
     y[:, 1] = -100
-    result = run("tagger", Dense(Sampled(1)), data=(x.repeat(copies, 1), y.repeat(copies, 1)))
+    result = run("tagger", Dense(SampledLabels(1)), data=(x.repeat(copies, 1), y.repeat(copies, 1)))
     p = case("tagger").outputs.softmax(-1)
     middle = torch.diag_embed(p) - p[..., :, None] * p[..., None, :]
     kept = [0, 2]

@@ -28,10 +28,10 @@ def run(estimator, labels=None, batch_size: int = 10):
     )
 
 
-@pytest.mark.parametrize("labels", [pt.curvature.Exact(), pt.curvature.Sampled(2)])
+@pytest.mark.parametrize("labels", [pt.curvature.ExactLabels(), pt.curvature.SampledLabels(2)])
 @pytest.mark.parametrize("frame", [pt.KFAC(), pt.KFOC()], ids=str)
 def test_the_trace_is_the_fishers_and_values_are_its_diagonal_in_the_frame(labels, frame):
-    found, dense = run(pt.curvature.Framed(labels, frame, examples=20)), run(pt.curvature.Dense(labels))
+    found, dense = run(pt.curvature.OwnFrame(labels, frame, examples=20)), run(pt.curvature.Dense(labels))
     for name, matrix in found.blocks.items():
         whole = dense[name].dense()
         assert isinstance(matrix, JointEigen)
@@ -42,19 +42,19 @@ def test_the_trace_is_the_fishers_and_values_are_its_diagonal_in_the_frame(label
 
 def test_with_all_examples_in_the_frame_it_is_ekfac():
     found, ekfac = (
-        run(pt.curvature.Framed(pt.curvature.Exact(), pt.KFAC(), examples=1000)),
-        run(pt.EKFAC(pt.curvature.Exact())),
+        run(pt.curvature.OwnFrame(pt.curvature.ExactLabels(), pt.KFAC(), examples=1000)),
+        run(pt.EKFAC(pt.curvature.ExactLabels())),
     )
     for name in found.blocks:
         torch.testing.assert_close(found[name].dense(), ekfac[name].dense(), rtol=0, atol=1e-9)
 
 
 def test_values_bring_a_pair_closer_to_the_fisher():
-    labels = pt.curvature.Exact()
+    labels = pt.curvature.ExactLabels()
     dense, pair, found = (
         run(pt.curvature.Dense(labels)),
         run(pt.KFOC(labels)),
-        run(pt.curvature.Framed(labels, pt.KFOC(), examples=1000)),
+        run(pt.curvature.OwnFrame(labels, pt.KFOC(), examples=1000)),
     )
     for name in dense.blocks:
         whole = dense[name].dense()
@@ -64,17 +64,17 @@ def test_values_bring_a_pair_closer_to_the_fisher():
 def test_a_block_that_would_keep_too_much_settles_sooner(monkeypatch):
     monkeypatch.setattr(framed, "KEPT", 1)
     found, dense = (
-        run(pt.curvature.Framed(pt.curvature.Exact(), examples=1000)),
-        run(pt.curvature.Dense(pt.curvature.Exact())),
+        run(pt.curvature.OwnFrame(pt.curvature.ExactLabels(), examples=1000)),
+        run(pt.curvature.Dense(pt.curvature.ExactLabels())),
     )
     for name in found.blocks:
         assert float(found[name].trace()) == pytest.approx(float(dense[name].trace()), rel=1e-9)
     with pytest.raises(ValueError, match="at least 1"):
-        pt.curvature.Framed(examples=0)
+        pt.curvature.OwnFrame(examples=0)
 
 
 def test_it_can_be_handed_down(tmp_path):
     model = network()
-    found = pt.update(model, run(pt.curvature.Framed()), pt.isotropic(model))
+    found = pt.update(model, run(pt.curvature.OwnFrame()), pt.isotropic(model))
     found.save(tmp_path / "a.safetensors")
     assert pt.load(tmp_path / "a.safetensors").card.estimator.startswith("Framed(")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.algebra import Floored, JointEigen, eigenframe
+from posterity.algebra import FlooredMatrix, JointEigen, eigenframe
 from posterity.curvature.in_frame import BY_HAND
 
 
@@ -33,7 +33,10 @@ def prior(floor: float = 0.5) -> pt.Gaussian:
 
 def test_values_are_the_fishers_diagonal_in_the_frame_given() -> None:
     given = prior().precision
-    found, dense = run(pt.curvature.InFrame(pt.curvature.Exact(), given)), run(pt.curvature.Dense(pt.curvature.Exact()))
+    found, dense = (
+        run(pt.curvature.GivenFrame(pt.curvature.ExactLabels(), given)),
+        run(pt.curvature.Dense(pt.curvature.ExactLabels())),
+    )
     for name, matrix in found.blocks.items():
         frame = eigenframe(given[name])
         assert isinstance(matrix, JointEigen)
@@ -49,8 +52,8 @@ def test_values_are_the_fishers_diagonal_in_the_frame_given() -> None:
 def test_blocks_without_a_frame_are_left_to_another_estimator() -> None:
     given = {"0": prior().precision["0"]}
     found, others = (
-        run(pt.curvature.InFrame(pt.curvature.Exact(), given, pt.Diagonal())),
-        run(pt.Diagonal(pt.curvature.Exact())),
+        run(pt.curvature.GivenFrame(pt.curvature.ExactLabels(), given, pt.Diagonal())),
+        run(pt.Diagonal(pt.curvature.ExactLabels())),
     )
     assert isinstance(found["0"], JointEigen)
     for name in ("3", "5"):
@@ -58,17 +61,17 @@ def test_blocks_without_a_frame_are_left_to_another_estimator() -> None:
 
 
 def test_a_frame_of_another_shape_is_not_taken() -> None:
-    found = run(pt.curvature.InFrame(pt.curvature.Exact(), {"3": prior().precision["5"]}, pt.Diagonal()))
+    found = run(pt.curvature.GivenFrame(pt.curvature.ExactLabels(), {"3": prior().precision["5"]}, pt.Diagonal()))
     assert not isinstance(found["3"], JointEigen)
 
 
 def test_the_posterior_stays_in_the_priors_frame_exactly_and_is_nowhere_wider() -> None:
     before = prior()
-    posterior = pt.update(network(), run(pt.curvature.InFrame.of(before, pt.curvature.Exact())), before)
+    posterior = pt.update(network(), run(pt.curvature.GivenFrame.of(before, pt.curvature.ExactLabels())), before)
     for name, matrix in posterior.precision.items():
         old = before.precision[name]
-        assert isinstance(matrix, Floored)
-        assert isinstance(old, Floored)
+        assert isinstance(matrix, FlooredMatrix)
+        assert isinstance(old, FlooredMatrix)
         assert matrix.floor == old.floor
         frame, known = eigenframe(matrix), eigenframe(old)
         assert frame is not None
@@ -80,7 +83,7 @@ def test_the_posterior_stays_in_the_priors_frame_exactly_and_is_nowhere_wider() 
 
 def test_traces_in_a_shared_frame_agree_with_dense_ones() -> None:
     before = prior()
-    curvature = run(pt.curvature.InFrame.of(before, pt.curvature.Exact()))
+    curvature = run(pt.curvature.GivenFrame.of(before, pt.curvature.ExactLabels()))
     posterior = pt.update(network(), curvature, before)
     for name, matrix in posterior.precision.items():
         dense = torch.linalg.solve(matrix.dense(), curvature[name].dense()).trace()
@@ -92,10 +95,12 @@ def test_curvature_has_seen_what_its_eigenvectors_have_seen() -> None:
     secret, others = data(seed=5), data(seed=6)[0]
     model = network()
     spy = pt.prior(model, secret[0], floor=1.0, estimator=pt.KFAC(), progress=False)
-    told = pt.prior(model, others, floor=1.0, estimator=pt.curvature.InFrame.of(spy), progress=False)
-    by_hand = pt.prior(model, others, floor=1.0, estimator=pt.curvature.InFrame(frames=spy.precision), progress=False)
+    told = pt.prior(model, others, floor=1.0, estimator=pt.curvature.GivenFrame.of(spy), progress=False)
+    by_hand = pt.prior(
+        model, others, floor=1.0, estimator=pt.curvature.GivenFrame(frames=spy.precision), progress=False
+    )
     plain = pt.prior(model, others, floor=1.0, estimator=pt.KFAC(), progress=False)
     assert told.provenance.count == plain.provenance.count + len(secret[0])
     assert BY_HAND in str(by_hand.provenance.gaps)
-    nested = pt.curvature.InFrame.of(plain, rest=pt.curvature.InFrame.of(spy))
+    nested = pt.curvature.GivenFrame.of(plain, rest=pt.curvature.GivenFrame.of(spy))
     assert nested.seen.count == plain.provenance.joined(spy.provenance).count

@@ -20,10 +20,10 @@ from posterity.curvature import (
     Categorical,
     Dense,
     Diagonal,
-    Empirical,
-    Exact,
+    EmpiricalLabels,
+    ExactLabels,
     GaussianNoise,
-    Sampled,
+    SampledLabels,
     estimate,
 )
 
@@ -47,7 +47,7 @@ def leading_pair(dense: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]
     return torch.kron((s[0] * u[:, 0]).view(out, out), v[0].view(inp, inp)), s
 
 
-@pytest.mark.parametrize("labels", [Sampled(1), Sampled(3), Empirical(), Exact()], ids=str)
+@pytest.mark.parametrize("labels", [SampledLabels(1), SampledLabels(3), EmpiricalLabels(), ExactLabels()], ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_kfoc_of_one_batch_is_the_leading_singular_pair_of_the_rearranged_fisher(name, labels):
     likelihood = GaussianNoise(2.0) if case(name).outputs.ndim > 2 else Categorical()
@@ -158,7 +158,7 @@ def test_both_roads_take_the_same_steps(layer):
 @pytest.mark.parametrize("name", ["conv", "shared conv", "encoder", "tagger", "mlp"])
 @pytest.mark.parametrize("budget", [0, 1 << 40])
 def test_neither_chunk_size_nor_budget_changes_the_result(name, budget, monkeypatch):
-    estimators = (KFOC(Sampled(2), **SHARP), Dense(), Diagonal(), KFAC())
+    estimators = (KFOC(SampledLabels(2), **SHARP), Dense(), Diagonal(), KFAC())
     before = [run(name, e) for e in estimators]
     monkeypatch.setattr(posterity.blocks.base, "CHUNK", 1)
     monkeypatch.setattr(posterity.blocks.convolution, "CHUNK", 1)
@@ -235,13 +235,13 @@ def test_pairs_in_rows_are_joined_to_the_nearest_pair_of_their_sum():
 
 def test_a_vanishing_batch_changes_nothing():
     x, _ = data("mlp")
-    some = run("mlp", KFOC(Empirical()), GaussianNoise(), data=[(x[:3], case("mlp").outputs[:3] + 1)])
+    some = run("mlp", KFOC(EmpiricalLabels()), GaussianNoise(), data=[(x[:3], case("mlp").outputs[:3] + 1)])
     with_zero = [
         (x[3:], case("mlp").outputs[3:]),
         (x[:3], case("mlp").outputs[:3] + 1),
         (x[3:5], case("mlp").outputs[3:5]),
     ]
-    result = run("mlp", KFOC(Empirical()), GaussianNoise(), data=with_zero)
+    result = run("mlp", KFOC(EmpiricalLabels()), GaussianNoise(), data=with_zero)
     for block, matrix in some.blocks.items():
         assert distance(result[block], matrix) < 1e-10
 
@@ -250,7 +250,7 @@ def test_a_vanishing_batch_changes_nothing():
 @pytest.mark.parametrize("name", ["mlp", "conv", "shared", "tagger"])
 def test_many_batches_stay_close_to_the_total_fisher(name, batch_size):
     """Greedy merging costs something: less than half of the best pair's distance. From batches of two KFAC can be closer."""
-    estimators = (Dense(Empirical()), KFAC(Empirical()), KFOC(Empirical()))
+    estimators = (Dense(EmpiricalLabels()), KFAC(EmpiricalLabels()), KFOC(EmpiricalLabels()))
     dense, kfac, pair = (run(name, e, batch_size=batch_size, n=32) for e in estimators)
     for block in dense.blocks:
         _, spectrum = leading_pair(dense[block].dense(), pair[block].shape)

@@ -19,7 +19,7 @@ def test_one_backward_pass_is_enough_for_exact_curvature(estimator, outputs, lik
     y = torch.randint(2, (30,)) if outputs == 2 else torch.randint(2, (30, 1)).double()
     found, exact = (
         pt.estimate(model, (x, y), made, likelihood, progress=False, generator=torch.Generator().manual_seed(s))
-        for s, made in ((0, estimator()), (1, estimator(pt.curvature.Exact())))
+        for s, made in ((0, estimator()), (1, estimator(pt.curvature.ExactLabels())))
     )
     torch.testing.assert_close(found[""].dense(), exact[""].dense(), rtol=1e-9, atol=1e-9)
 
@@ -30,6 +30,6 @@ def test_more_outputs_are_sampled():
     y = torch.randint(3, (30,))
     first, sampled = (
         pt.estimate(model, (x, y), made, progress=False, generator=torch.Generator().manual_seed(0))
-        for made in (pt.KFAC(), pt.KFAC(pt.curvature.Sampled(1)))
+        for made in (pt.KFAC(), pt.KFAC(pt.curvature.SampledLabels(1)))
     )
     assert torch.equal(first[""].dense(), sampled[""].dense())

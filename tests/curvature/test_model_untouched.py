@@ -16,10 +16,10 @@ from posterity.curvature import (
     Categorical,
     Dense,
     Diagonal,
-    Empirical,
-    Exact,
+    EmpiricalLabels,
+    ExactLabels,
     GaussianNoise,
-    Sampled,
+    SampledLabels,
     estimate,
 )
 from posterity.errors import NotFinite, PosterityError
@@ -75,7 +75,7 @@ def test_nothing_of_the_model_changes(name, estimator):
     assert_untouched(before, model)
 
 
-@pytest.mark.parametrize("labels", [Exact(), Empirical(), Sampled(2)], ids=str)
+@pytest.mark.parametrize("labels", [ExactLabels(), EmpiricalLabels(), SampledLabels(2)], ids=str)
 def test_gradients_set_before_are_neither_used_nor_changed(labels):
     model = prepared("conv")
     before = snapshot(model)
@@ -91,19 +91,21 @@ def test_gradients_set_before_are_neither_used_nor_changed(labels):
 
 def test_training_mode_does_not_enter_the_result():
     model = network("norms")
-    results = [estimate(model.train(mode), data("norms"), Dense(Exact()), progress=False) for mode in (True, False)]
+    results = [
+        estimate(model.train(mode), data("norms"), Dense(ExactLabels()), progress=False) for mode in (True, False)
+    ]
     for block, matrix in results[0].blocks.items():
         assert torch.equal(matrix.dense(), results[1][block].dense())
 
 
 def test_dropout_is_off_during_the_pass():
     model = nn.Sequential(nn.Linear(4, 50), nn.Dropout(0.5), nn.Linear(50, 3)).double()
-    first, second = (estimate(model, data("mlp"), Diagonal(Exact()), progress=False) for _ in range(2))
+    first, second = (estimate(model, data("mlp"), Diagonal(ExactLabels()), progress=False) for _ in range(2))
     assert torch.equal(first["0"].values, second["0"].values)
     assert first.nll == second.nll
 
 
-@pytest.mark.parametrize("estimator", [KFAC(), KFOC(), EKFAC(), Diagonal(), Dense(Exact())], ids=str)
+@pytest.mark.parametrize("estimator", [KFAC(), KFOC(), EKFAC(), Diagonal(), Dense(ExactLabels())], ids=str)
 @pytest.mark.parametrize("name", ["norms", "encoder"])
 def test_nothing_changes_when_a_loss_is_not_a_number(name, estimator):
     model = prepared(name)
@@ -185,10 +187,10 @@ def test_frozen_parameters_stay_frozen_and_are_no_blocks():
     model = network("conv")
     model.body[0].requires_grad_(False)
     before = snapshot(model)
-    result = estimate(model, data("conv"), Dense(Exact()), progress=False)
+    result = estimate(model, data("conv"), Dense(ExactLabels()), progress=False)
     assert list(result.blocks) == ["body.2", "head"]
     assert_untouched(before, model)
-    whole = estimate(network("conv"), data("conv"), Dense(Exact()), progress=False)
+    whole = estimate(network("conv"), data("conv"), Dense(ExactLabels()), progress=False)
     for block, matrix in result.blocks.items():
         torch.testing.assert_close(matrix.dense(), whole[block].dense())
 
@@ -207,11 +209,11 @@ def test_inputs_and_targets_are_not_written_to():
 @pytest.mark.parametrize("name", ["conv", "norms", "encoder"])
 def test_whatever_gradient_mode_is_on_around_the_call_changes_nothing(name, around):
     model = network(name)
-    plain = estimate(model, data(name), KFOC(Exact()), batch_size=3, progress=False)
+    plain = estimate(model, data(name), KFOC(ExactLabels()), batch_size=3, progress=False)
     with around():
         x, y = (part.clone() for part in data(name))  # made under inference mode, as a caller's would be
         before = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-        result = estimate(model, (x, y), KFOC(Exact()), batch_size=3, progress=False)
+        result = estimate(model, (x, y), KFOC(ExactLabels()), batch_size=3, progress=False)
         assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == before
     for block, matrix in plain.blocks.items():
         assert torch.equal(result[block].dense(), matrix.dense())
@@ -232,19 +234,19 @@ class Gated(nn.Module):
 
 def test_inputs_made_in_inference_mode_can_be_kept_for_the_backward_pass():
     model = Gated().double()
-    plain = estimate(model, data("mlp"), Diagonal(Exact()), progress=False)
+    plain = estimate(model, data("mlp"), Diagonal(ExactLabels()), progress=False)
     with torch.inference_mode():
         x, y = (part.clone() for part in data("mlp"))
-        quiet = estimate(model, (x, y), Diagonal(Exact()), progress=False)
-    after = estimate(model, (x, y), Diagonal(Exact()), progress=False)
+        quiet = estimate(model, (x, y), Diagonal(ExactLabels()), progress=False)
+    after = estimate(model, (x, y), Diagonal(ExactLabels()), progress=False)
     for result in (quiet, after):
         assert torch.equal(result["fc"].values, plain["fc"].values)
 
 
 def test_a_deep_copy_gives_the_same_and_models_can_be_copied_and_saved_afterwards():
     model = network("encoder")
-    first = estimate(model, data("encoder"), KFAC(Exact()), progress=False)
-    second = estimate(deepcopy(model), data("encoder"), KFAC(Exact()), progress=False)
+    first = estimate(model, data("encoder"), KFAC(ExactLabels()), progress=False)
+    second = estimate(deepcopy(model), data("encoder"), KFAC(ExactLabels()), progress=False)
     for block, matrix in first.blocks.items():
         assert torch.equal(matrix.dense(), second[block].dense())
 

@@ -11,7 +11,16 @@ from curvature_cases import case, data, distance, network
 from torch import Tensor, nn
 
 from posterity.algebra import Kronecker
-from posterity.curvature import KFAC, Bernoulli, Categorical, Diagonal, Empirical, Exact, GaussianNoise, estimate
+from posterity.curvature import (
+    KFAC,
+    Bernoulli,
+    Categorical,
+    Diagonal,
+    EmpiricalLabels,
+    ExactLabels,
+    GaussianNoise,
+    estimate,
+)
 
 
 def by_block(model: nn.Module, dense: Tensor) -> dict[str, Tensor]:
@@ -39,7 +48,7 @@ def by_block(model: nn.Module, dense: Tensor) -> dict[str, Tensor]:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("labels", [Exact(), Empirical()], ids=str)
+@pytest.mark.parametrize("labels", [ExactLabels(), EmpiricalLabels()], ids=str)
 def test_kfac_is_curvlinops(name, sharing, likelihood, loss, factor, labels):
     curvlinops = pytest.importorskip("curvlinops")
     model = network(name).eval()
@@ -50,7 +59,7 @@ def test_kfac_is_curvlinops(name, sharing, likelihood, loss, factor, labels):
         loss,
         list(model.parameters()),
         batches,
-        fisher_type="type-2" if labels == Exact() else "empirical",
+        fisher_type="type-2" if labels == ExactLabels() else "empirical",
         kfac_approx=sharing,
         separate_weight_and_bias=False,
         check_deterministic=False,
@@ -58,7 +67,7 @@ def test_kfac_is_curvlinops(name, sharing, likelihood, loss, factor, labels):
     size = sum(p.numel() for p in model.parameters())
     theirs = by_block(model, operator @ torch.eye(size, dtype=torch.float64))
     # The loss enters twice in gradients of data labels, once in the curvature of its expectation.
-    scale = factor if labels == Exact() else factor**2
+    scale = factor if labels == ExactLabels() else factor**2
     ours = estimate(model, batches, KFAC(labels, sharing), likelihood, progress=False)
     for block, matrix in theirs.items():
         assert isinstance(ours[block], Kronecker)
@@ -91,7 +100,7 @@ CASES = [(Categorical(), 1.0), (GaussianNoise(1.0), 0.5)]
 @pytest.mark.parametrize(("likelihood", "factor"), CASES, ids=str)
 def test_the_exact_diagonal_is_backpacks(name, likelihood, factor):
     layers = backpacked(name, likelihood, "DiagGGNExact")
-    ours = estimate(case(name).model, data(name, likelihood), Diagonal(Exact()), likelihood, progress=False)
+    ours = estimate(case(name).model, data(name, likelihood), Diagonal(ExactLabels()), likelihood, progress=False)
     for block, layer in layers.items():
         theirs = torch.cat((layer.weight.diag_ggn_exact.flatten(1), layer.bias.diag_ggn_exact[:, None]), 1)
         torch.testing.assert_close(ours[block].values, factor * theirs, rtol=1e-10, atol=1e-12)
@@ -105,7 +114,7 @@ def test_kfac_of_weights_is_backpacks_kflr(name, likelihood, factor):
     """
     layers = backpacked(name, likelihood, "KFLR")
     expand, reduce = (
-        estimate(case(name).model, data(name, likelihood), KFAC(Exact(), sharing), likelihood, progress=False)
+        estimate(case(name).model, data(name, likelihood), KFAC(ExactLabels(), sharing), likelihood, progress=False)
         for sharing in ("expand", "reduce")
     )
     for block, layer in layers.items():
@@ -118,7 +127,7 @@ def test_kfac_of_weights_is_backpacks_kflr(name, likelihood, factor):
 @pytest.mark.parametrize("name", ["mlp", "conv"])
 def test_the_empirical_diagonal_is_backpacks_summed_squares(name):
     layers = backpacked(name, Categorical(), "SumGradSquared")
-    ours = estimate(case(name).model, data(name), Diagonal(Empirical()), progress=False)
+    ours = estimate(case(name).model, data(name), Diagonal(EmpiricalLabels()), progress=False)
     for block, layer in layers.items():
         theirs = torch.cat((layer.weight.sum_grad_squared.flatten(1), layer.bias.sum_grad_squared[:, None]), 1)
         torch.testing.assert_close(ours[block].values, theirs, rtol=1e-10, atol=1e-12)

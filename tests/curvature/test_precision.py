@@ -18,15 +18,21 @@ from posterity.curvature import (
     Categorical,
     Dense,
     Diagonal,
-    Empirical,
-    Exact,
+    EmpiricalLabels,
+    ExactLabels,
     GaussianNoise,
     estimate,
 )
 from posterity.errors import NotFinite
 
 NAMES = ["mlp", "conv", "shared", "norms", "encoder"]
-ESTIMATORS = [KFAC(Exact()), KFOC(Exact()), EKFAC(Exact()), Diagonal(Exact()), Dense(Exact())]
+ESTIMATORS = [
+    KFAC(ExactLabels()),
+    KFOC(ExactLabels()),
+    EKFAC(ExactLabels()),
+    Diagonal(ExactLabels()),
+    Dense(ExactLabels()),
+]
 
 
 def as_type(name: str, dtype: torch.dtype) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
@@ -102,14 +108,14 @@ def test_autocast_gives_float32_close_to_the_full_networks(name, estimator, wher
         assert distance(found.dense(), matrix) < ROUNDING * torch.finfo(torch.bfloat16).eps
 
 
-@pytest.mark.parametrize("estimator", [KFAC(Empirical()), KFOC(Empirical()), EKFAC(Empirical())])
+@pytest.mark.parametrize("estimator", [KFAC(EmpiricalLabels()), KFOC(EmpiricalLabels()), EKFAC(EmpiricalLabels())])
 def test_sums_under_autocast_are_those_without_it(estimator):
     """The input factor of a first layer sees nothing of the network's precision: it must not see autocast's either."""
     model, given = as_type("mlp", torch.float32)
-    full = estimate(model, given, KFAC(Empirical()), progress=False)["0"]
+    full = estimate(model, given, KFAC(EmpiricalLabels()), progress=False)["0"]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         cast = estimate(model, given, estimator, progress=False)["0"]
-        kfac = estimate(model, given, KFAC(Empirical()), progress=False)["0"]
+        kfac = estimate(model, given, KFAC(EmpiricalLabels()), progress=False)["0"]
     torch.testing.assert_close(kfac.right, full.right, rtol=1e-6, atol=1e-6)
     assert cast.dtype == told_in(cast)
 
@@ -119,8 +125,8 @@ def test_many_small_contributions_are_not_lost_in_half_precision():
     model = nn.Linear(1, 2).to(torch.bfloat16)
     x = torch.ones(4096, 1, dtype=torch.bfloat16)
     y = torch.zeros(4096, dtype=torch.long)
-    one = estimate(model, (x[:1], y[:1]), Dense(Empirical()), progress=False)
-    many = estimate(model, (x, y), Dense(Empirical()), batch_size=64, progress=False)
+    one = estimate(model, (x[:1], y[:1]), Dense(EmpiricalLabels()), progress=False)
+    many = estimate(model, (x, y), Dense(EmpiricalLabels()), batch_size=64, progress=False)
     assert many.nll == pytest.approx(4096 * one.nll, rel=1e-5)
     torch.testing.assert_close(many[""].dense(), 4096 * one[""].dense(), rtol=1e-5, atol=0)
 
@@ -133,7 +139,9 @@ def test_targets_are_not_rounded_to_half_precision(likelihood, dtype):
     model.weight.data.zero_()
     model.bias.data.zero_()
     y = torch.full((8, 1), 0.7001234)
-    result = estimate(model, (torch.zeros(8, 1, dtype=dtype), y), Diagonal(Empirical()), likelihood, progress=False)
+    result = estimate(
+        model, (torch.zeros(8, 1, dtype=dtype), y), Diagonal(EmpiricalLabels()), likelihood, progress=False
+    )
     assert result.nll == pytest.approx(float(likelihood.nll(torch.zeros(8, 1), y)), rel=1e-6)
 
 
@@ -144,11 +152,11 @@ def test_gradients_that_overflow_in_float16_are_refused_by_name():
     model[0].bias.data.zero_()
     given = (torch.ones(4, 2).half(), torch.full((4, 2), 50.0))
     for estimator in (
-        KFAC(Empirical()),
-        KFOC(Empirical()),
-        EKFAC(Empirical()),
-        Diagonal(Empirical()),
-        Dense(Empirical()),
+        KFAC(EmpiricalLabels()),
+        KFOC(EmpiricalLabels()),
+        EKFAC(EmpiricalLabels()),
+        Diagonal(EmpiricalLabels()),
+        Dense(EmpiricalLabels()),
     ):
         with pytest.raises(NotFinite, match=r'"0".*batch 0'):
             estimate(model, given, estimator, GaussianNoise(), progress=False)
@@ -158,6 +166,6 @@ def test_categorical_outputs_saturated_in_float16_stay_finite():
     model = nn.Sequential(nn.Linear(2, 4), nn.Linear(4, 3)).half()
     model[1].weight.data *= 1e3
     given = (torch.randn(6, 2, generator=torch.Generator().manual_seed(0)).half(), torch.zeros(6, dtype=torch.long))
-    for estimator in (KFAC(Exact()), KFOC(Exact()), KFAC(), KFOC()):
+    for estimator in (KFAC(ExactLabels()), KFOC(ExactLabels()), KFAC(), KFOC()):
         result = estimate(model, given, estimator, Categorical(), progress=False)
         assert all(torch.isfinite(m.dense()).all() for m in result.blocks.values())

@@ -13,13 +13,13 @@ from posterity.curvature import (
     Bernoulli,
     Categorical,
     Dense,
-    Exact,
+    ExactLabels,
     GaussianNoise,
-    Sampled,
+    SampledLabels,
     estimate,
 )
 
-SAMPLED = [KFAC(), KFOC(), EKFAC(), Dense(), KFAC(Sampled(3))]
+SAMPLED = [KFAC(), KFOC(), EKFAC(), Dense(), KFAC(SampledLabels(3))]
 
 
 def run(estimator, likelihood=None, generator=None, name="conv"):
@@ -62,4 +62,4 @@ def test_the_users_generator_advances_and_the_global_one_does_not(estimator):
 
 
 def test_exact_labels_use_no_randomness():
-    assert same(run(KFAC(Exact()), generator=torch.Generator().manual_seed(1)), run(KFAC(Exact())))
+    assert same(run(KFAC(ExactLabels()), generator=torch.Generator().manual_seed(1)), run(KFAC(ExactLabels())))

@@ -6,17 +6,17 @@ import pytest
 import torch
 from curvature_cases import case, data
 
-from posterity.curvature import EKFAC, KFAC, KFOC, Diagonal, Exact, Framed, estimate, partial
+from posterity.curvature import EKFAC, KFAC, KFOC, Diagonal, ExactLabels, OwnFrame, estimate, partial
 from posterity.errors import BadCheckpoint, MissingFolder
 
 ESTIMATORS = {
     "KFAC": KFAC(),
     "KFAC reduce": KFAC(sharing="reduce"),
-    "KFAC exact": KFAC(Exact()),
+    "KFAC exact": KFAC(ExactLabels()),
     "KFOC": KFOC(),
-    "KFOC exact": KFOC(Exact()),
+    "KFOC exact": KFOC(ExactLabels()),
     "EKFAC": EKFAC(),
-    "Framed": Framed(examples=3),
+    "Framed": OwnFrame(examples=3),
     "Diagonal": Diagonal(),
 }
 BATCHES = 4
@@ -79,7 +79,7 @@ def test_a_resumed_estimate_is_the_same_to_the_bit(label, stop, tmp_path):
     ("other", "says"),
     [
         ({"change": 1.0}, "other data"),
-        ({"estimator": KFAC(Exact())}, "the estimator was"),
+        ({"estimator": KFAC(ExactLabels())}, "the estimator was"),
         ({"name": "mlp"}, "the weights' digest was"),
     ],
 )

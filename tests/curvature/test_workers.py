@@ -11,7 +11,7 @@ from curvature_cases import case, data, distance, separable
 from curvature_worker import CASES, ESTIMATORS, everything
 from processes import in_two_processes
 
-from posterity.curvature import KFAC, Dense, Exact, estimate
+from posterity.curvature import KFAC, Dense, ExactLabels, estimate
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="torch was built without gloo")
 
@@ -45,7 +45,7 @@ def test_two_processes_equal_one(one, two, name, label):
 
 @pytest.mark.parametrize("name", CASES)
 def test_kfoc_of_two_processes_is_no_further_from_the_fisher_than_kfac(two, name):
-    dense, kfac = (estimate(case(name).model, data(name), e(Exact()), progress=False) for e in (Dense, KFAC))
+    dense, kfac = (estimate(case(name).model, data(name), e(ExactLabels()), progress=False) for e in (Dense, KFAC))
     found = two[0][0][f"{name} KFOC"]
     for block in separable(dense.blocks, case(name).model):
         assert distance(found[block], dense[block]) <= distance(kfac[block], dense[block]) * 1.02
@@ -67,7 +67,7 @@ def test_workers_with_one_seed_draw_labels_of_their_own(two):
 
 
 def test_two_processes_that_were_stopped_go_on_to_the_result_of_one(two):
-    expected = estimate(case("conv", n=8).model, data("conv", n=8), KFAC(Exact()), batch_size=1, progress=False)
+    expected = estimate(case("conv", n=8).model, data("conv", n=8), KFAC(ExactLabels()), batch_size=1, progress=False)
     for found, _ in two:
         assert int(found["resumed"]["kept"]) == 1
         assert int(found["resumed"]["count"]) == 8

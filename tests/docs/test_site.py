@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import posterity as pt
-from posterity.deprecated import MOVED
+from posterity.deprecated import MOVED, RENAMED
 
 ROOT = Path(__file__).parents[2]
 API = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
@@ -20,7 +20,7 @@ API = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "a
 
 PARTS = ("curvature", "metrics", "pacbayes", "plot", "zoo")
 NAMES = [name for name in pt.__all__ if name not in ("__version__", "PosterityError", *PARTS)]
-MOVED_NAMES = [f"{part}.{name}" for part, names in MOVED.items() for name in names]
+MOVED_NAMES = [f"{part}.{RENAMED.get(part, {}).get(name, name)}" for part, names in MOVED.items() for name in names]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "zoo", *MOVED_NAMES, *(f"plot.{name}" for name in pt.plot.__all__)])

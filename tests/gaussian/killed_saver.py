@@ -49,7 +49,7 @@ def main(path: Path) -> None:
         print("old" if same(found, old) else "new" if same(found, new) else "NEITHER", flush=True)
 
     points = [
-        killed_in(container.Entry, "content", "after", 2),
+        killed_in(container.TensorEntry, "content", "after", 2),
         killed_in(container, "_write_into", "after"),
         killed_in(os, "replace", "before"),
         killed_in(os, "replace", "after"),

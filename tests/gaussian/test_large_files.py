@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import posterity as pt
-from posterity.algebra import Floored, Kronecker, scaled_identity
+from posterity.algebra import FlooredMatrix, Kronecker, scaled_identity
 from posterity.errors import DamagedFile, DiskFull, TooLittleMemory
 from posterity.gaussian import Gaussian, kept_frames
 from posterity.gaussian.triangles import packed, unpacked
@@ -25,7 +25,7 @@ def prior(monkeypatch):
     monkeypatch.setattr("posterity.algebra.base.LARGE", 16)
     pair = Kronecker(*(((x + x.T) / 2) for x in (factor(SIDE, 0), factor(2 * SIDE, 1))))
     mean = {"a": torch.randn(SIDE, 2 * SIDE), "b": torch.randn(2, 3)}
-    return Gaussian(mean, {"a": Floored(pair, 0.5, 0.1), "b": scaled_identity(2.0, (2, 3))})
+    return Gaussian(mean, {"a": FlooredMatrix(pair, 0.5, 0.1), "b": scaled_identity(2.0, (2, 3))})
 
 
 @pytest.mark.parametrize("n", [1, 2, 255, 256, 300])
@@ -114,7 +114,7 @@ def test_frames_that_do_not_fit_are_computed_anew(prior, tmp_path, damage):
     asked = pt.load(path)
     if damage == "another prior":
         pair = Kronecker(factor(SIDE, 7), asked.precision["a"].curvature.right)
-        asked = Gaussian(asked.mean, {**asked.precision, "a": Floored(pair, 0.5, 0.1)})
+        asked = Gaussian(asked.mean, {**asked.precision, "a": FlooredMatrix(pair, 0.5, 0.1)})
     asked.keep_frames(frames)
-    expected = Floored(asked.precision["a"].curvature.to(dtype=torch.float64), 0.5, 0.1).logdet()
+    expected = FlooredMatrix(asked.precision["a"].curvature.to(dtype=torch.float64), 0.5, 0.1).logdet()
     torch.testing.assert_close(asked.precision["a"].logdet(), expected, rtol=1e-5, atol=1e-3)

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from posterity.errors import BadData, BadTargets, NoData, SizeMismatch
 from posterity.heads import HeadRecipe, classify, from_tensors, to_tensors
 from posterity.heads.discriminant import discriminants
-from posterity.heads.softmax import Problems, modes
+from posterity.heads.softmax import SoftmaxProblems, modes
 from posterity.heads.views import Axes, View, unit
 from posterity.kernel.stacking import GRID, Temperatures, log_scores, stacked
 
@@ -53,7 +53,7 @@ def test_every_mode_of_a_batch_is_that_of_newtons_method_on_its_own():
     weights = torch.stack([torch.ones(20), (torch.arange(20) % 5 != 0).double() * 1.25]).double().repeat(2, 1)
     precisions = torch.tensor([0.1, 0.1, 2.0, 2.0], dtype=torch.float64)[:, None].expand(4, 6).contiguous()
     offsets = torch.randn(20, 4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    found = modes(Problems(x, targets, weights, precisions, lambda index: offsets[:, index]), tolerance=1e-16)
+    found = modes(SoftmaxProblems(x, targets, weights, precisions, lambda index: offsets[:, index]), tolerance=1e-16)
     for b in range(4):
         expected = by_newton(x, targets, weights[b], precisions[b], offsets[:, b])
         torch.testing.assert_close(found[b], expected, rtol=1e-6, atol=1e-7)
@@ -63,7 +63,9 @@ def test_a_batch_in_parts_is_the_same_batch(monkeypatch):
     x, y = clusters(d=5)
     weights = torch.ones(6, len(y), dtype=torch.float64)
     precisions = torch.logspace(-1, 1, 6, dtype=torch.float64)[:, None].expand(6, 5).contiguous()
-    problems = Problems(x, one_hot(y).double(), weights, precisions, lambda i: torch.zeros(len(y), len(i), 3).double())
+    problems = SoftmaxProblems(
+        x, one_hot(y).double(), weights, precisions, lambda i: torch.zeros(len(y), len(i), 3).double()
+    )
     whole = modes(problems, 1e-14)
     monkeypatch.setattr("posterity.heads.softmax.BYTES", 1)
     torch.testing.assert_close(modes(problems, 1e-14), whole, rtol=1e-6, atol=1e-7)

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.algebra import Floored, as_floored, scaled_identity
+from posterity.algebra import FlooredMatrix, as_floored, scaled_identity
 from posterity.blocks import find_blocks, read_blocks
 from posterity.curvature import Likelihood
 from posterity.data.batches import Batch
-from posterity.kernel import BlockFrame, Jacobian, Linearised, PerOutput, Shared, jacobian
+from posterity.kernel import BlockFrame, Jacobian, LinearisedNetwork, OutputKernel, SharedKernel, jacobian
 
 
 class Convolutional(nn.Module):
@@ -81,12 +81,12 @@ class Problem:
         self.head = list(self.blocks)[-1]
         if shared:
             zero = scaled_identity(0.0, self.blocks[self.head].shape)
-            self.precision[self.head] = Floored(zero, 1.0, 0.5)
+            self.precision[self.head] = FlooredMatrix(zero, 1.0, 0.5)
         self.frames = {name: BlockFrame.of(matrix) for name, matrix in self.precision.items()}
         self.mean = {name: matrix + 0.1 * torch.randn_like(matrix) for name, matrix in self.point.items()}
         shift = {name: self.frames[name].turned(self.mean[name] - self.point[name]) for name in self.blocks}
-        kernel = Shared(self.frames, self.head) if shared else PerOutput(self.frames)
-        self.linearised = Linearised(
+        kernel = SharedKernel(self.frames, self.head) if shared else OutputKernel(self.frames)
+        self.linearised = LinearisedNetwork(
             kernel, self.jacobian(x), self.targets, likelihood, outputs, None if shared else shift
         )
 

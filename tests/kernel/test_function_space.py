@@ -81,10 +81,10 @@ def test_a_shared_kernel_is_the_coupled_one_of_its_kronecker_product(likelihood)
     shared = problem.linearised.posterior(strength)
     gram = problem.linearised.kernel.own(problem.linearised.train, strength)
     full = torch.einsum("nm,cd->ncmd", gram, torch.eye(3, dtype=torch.float64))
-    from posterity.kernel.mode import Observed, coupled_mode
+    from posterity.kernel.mode import Observations, coupled_mode
 
     start = torch.zeros(7, 3, dtype=torch.float64)
-    coupled = coupled_mode(full.reshape(21, 21), Observed(start, likelihood, problem.targets))
+    coupled = coupled_mode(full.reshape(21, 21), Observations(start, likelihood, problem.targets))
     close(shared.latent.outputs, coupled.outputs, 1e-6)
     assert shared.log_evidence == pytest.approx(coupled.log_evidence, abs=1e-6)
     groups = torch.tensor([[0, 3], [1, 5]])

@@ -10,11 +10,11 @@ from small import Problem
 
 import posterity as pt
 from posterity.data.leave_out import LeaveOut
-from posterity.errors import Inconsistent
+from posterity.errors import InconsistentPosterior
 from posterity.kernel import (
     Calibration,
-    Member,
     Strength,
+    StrengthMember,
     averaged,
     calibrate,
     choose,
@@ -60,7 +60,7 @@ def test_for_classes_it_is_close_to_refitting_beside_its_differences_between_str
 
 
 def test_a_posterior_wider_than_its_data_allows_is_refused():
-    with pytest.raises(Inconsistent, match="largest eigenvalue"):
+    with pytest.raises(InconsistentPosterior, match="largest eigenvalue"):
         downdate(torch.eye(2, dtype=torch.float64)[None] * 5, torch.eye(2, dtype=torch.float64)[None] * 0.5)
 
 
@@ -123,7 +123,7 @@ def test_the_choice_is_an_average_whose_weights_follow_what_was_left_out():
 
 def member(log_probs, weight=1.0):
     posterior = Problem("dense", 3, 5, pt.Categorical()).linearised.posterior(None)
-    return Member(weight, posterior, Calibration(), 0.0, log_probs)
+    return StrengthMember(weight, posterior, Calibration(), 0.0, log_probs)
 
 
 def test_members_that_predict_left_out_examples_better_weigh_more_and_equal_ones_the_same():

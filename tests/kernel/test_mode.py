@@ -7,9 +7,9 @@ import torch
 from small import Problem
 
 import posterity as pt
-from posterity.kernel import Calibration, LeftOut, Strength, mode
+from posterity.kernel import Calibration, LeaveOneOut, Strength, mode
 from posterity.kernel.latent import LINKS
-from posterity.kernel.mode import Observed, coupled_mode, shared_mode
+from posterity.kernel.mode import Observations, coupled_mode, shared_mode
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -17,7 +17,7 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 def latent_of(problem: Problem, floor: float, guess: torch.Tensor | None = None):
     side = problem.linearised.start().numel()
     gram = problem.linearised.kernel.own(problem.linearised.train, Strength(0.3, floor)).reshape(side, side)
-    return coupled_mode(gram, Observed(problem.linearised.start(), problem.likelihood, problem.targets, guess))
+    return coupled_mode(gram, Observations(problem.linearised.start(), problem.likelihood, problem.targets, guess))
 
 
 def same(one, other) -> None:
@@ -38,7 +38,7 @@ def test_rough_steps_on_the_way_leave_no_trace_at_the_mode(likelihood, floor, mo
 def shared_latent_of(problem: Problem, floor: float):
     linearised = problem.linearised
     gram = linearised.kernel.own(linearised.train, Strength(0.3, floor)).diagonal(dim1=1, dim2=3).mean(-1)
-    return shared_mode(gram, Observed(linearised.start(), problem.likelihood, problem.targets))
+    return shared_mode(gram, Observations(linearised.start(), problem.likelihood, problem.targets))
 
 
 @pytest.mark.parametrize("likelihood", [pt.Categorical(), pt.Bernoulli()])
@@ -69,7 +69,9 @@ def test_a_kernel_whose_factor_float32_cannot_hold_has_its_mode_all_the_same():
     found = []
     for largest in (8e6, 1e10):  # with steps in float32 that fail, and without any
         gram = largest * torch.ones(side, side, dtype=torch.float64) + torch.eye(side, dtype=torch.float64)
-        found.append(coupled_mode(gram, Observed(torch.zeros(6, 3, dtype=torch.float64), pt.Categorical(), targets)))
+        found.append(
+            coupled_mode(gram, Observations(torch.zeros(6, 3, dtype=torch.float64), pt.Categorical(), targets))
+        )
     # What all outputs have in common moves no probability.
     torch.testing.assert_close(*(latent.outputs.softmax(1) for latent in found), rtol=1e-5, atol=1e-5)
 
@@ -94,7 +96,7 @@ def test_yes_or_no_targets_in_float32_are_fitted_in_float64():
 def test_widths_scored_together_are_those_scored_one_by_one(kind, likelihood):
     problem = Problem("convolutional", 3, 12, likelihood)
     draw = torch.randn(12, 3, 3, dtype=torch.float64)
-    left_out = LeftOut(torch.randn(12, 3, dtype=torch.float64), draw @ draw.mT)
+    left_out = LeaveOneOut(torch.randn(12, 3, dtype=torch.float64), draw @ draw.mT)
     grid = [Calibration(tau, t) for tau in (0.0, 0.1, 1.0) for t in (1.0, 2.0)]
     together = left_out.nlls(likelihood, problem.targets, grid, kind)
     assert together == pytest.approx([left_out.nll(likelihood, problem.targets, c, kind) for c in grid], abs=1e-12)
@@ -110,10 +112,10 @@ def test_repeated_examples_of_classes_that_can_be_separated_have_the_mode_found_
     start = torch.randn(n, classes, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     kernel = features @ features.mT
     if kind == "shared":
-        found = shared_mode(kernel, Observed(start, pt.Categorical(), targets))
+        found = shared_mode(kernel, Observations(start, pt.Categorical(), targets))
     else:
         found = coupled_mode(
-            torch.kron(kernel, torch.eye(classes).double()), Observed(start, pt.Categorical(), targets)
+            torch.kron(kernel, torch.eye(classes).double()), Observations(start, pt.Categorical(), targets)
         )
     value, log_det = mode_in_weights(features, start, targets)
     assert found.nll + 0.5 * float((found.weights * (found.outputs - start)).sum()) == pytest.approx(value, rel=1e-9)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise
-from posterity.kernel.mode import Observed, coupled_mode
-from posterity.kernel.variational import Variational, fit_variational
+from posterity.kernel.mode import Observations, coupled_mode
+from posterity.kernel.variational import VariationalGaussian, fit_variational
 
 
 def kernel(side: int, seed: int = 0, scale: float = 4.0) -> torch.Tensor:
@@ -38,7 +38,7 @@ def _hermite(n: int):
 def test_the_elbo_is_below_the_evidence_by_quadrature_and_rises_with_every_step(scale):
     gram, start = kernel(2, 1, scale), torch.tensor([[0.3], [-0.2]], dtype=torch.float64)
     targets = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
-    found = fit_variational(gram, Observed(start, Bernoulli(), targets), Variational(draws=2048))
+    found = fit_variational(gram, Observations(start, Bernoulli(), targets), VariationalGaussian(draws=2048))
     truth = evidence(gram, Bernoulli(), targets, start, 2, 1)
     assert truth - 0.15 < found.elbo < truth
     assert all(a < b for a, b in zip(found.history, found.history[1:], strict=False))
@@ -49,7 +49,7 @@ def test_the_elbo_of_classes_is_below_the_evidence_by_quadrature():
     # Only the difference of two logits counts: a normal with variance aᵀKa.
     gram, start = kernel(4, 3, 10.0), torch.zeros(2, 2, dtype=torch.float64)
     targets = torch.tensor([0, 1])
-    found = fit_variational(gram, Observed(start, Categorical(), targets), Variational(draws=4096))
+    found = fit_variational(gram, Observations(start, Categorical(), targets), VariationalGaussian(draws=4096))
     a = torch.tensor([[1.0, -1, 0, 0], [0, 0, 1, -1]], dtype=torch.float64)
     yes = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
     truth = evidence(a @ gram @ a.T, Bernoulli(), yes, torch.zeros(2, 1, dtype=torch.float64), 2, 1)
@@ -59,8 +59,8 @@ def test_the_elbo_of_classes_is_below_the_evidence_by_quadrature():
 def test_gaussian_noise_needs_no_step():
     gram, targets = kernel(5), torch.randn(5, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     start = torch.zeros(5, 1, dtype=torch.float64)
-    laplace = coupled_mode(gram, Observed(start, GaussianNoise(2.0), targets))
-    found = fit_variational(gram, Observed(start, GaussianNoise(2.0), targets), Variational())
+    laplace = coupled_mode(gram, Observations(start, GaussianNoise(2.0), targets))
+    found = fit_variational(gram, Observations(start, GaussianNoise(2.0), targets), VariationalGaussian())
     assert found.elbo == pytest.approx(laplace.log_evidence, abs=1e-8)
     torch.testing.assert_close(found.outputs, laplace.outputs, rtol=0, atol=1e-6)
 
@@ -68,8 +68,8 @@ def test_gaussian_noise_needs_no_step():
 def test_the_posterior_mean_is_that_of_the_true_posterior_more_closely_than_the_mode():
     gram, start = kernel(2, 5, 60.0), torch.zeros(2, 1, dtype=torch.float64)
     targets = torch.tensor([[1.0], [1.0]], dtype=torch.float64)
-    laplace = coupled_mode(gram, Observed(start, Bernoulli(), targets))
-    found = fit_variational(gram, Observed(start, Bernoulli(), targets), Variational(draws=1024))
+    laplace = coupled_mode(gram, Observations(start, Bernoulli(), targets))
+    found = fit_variational(gram, Observations(start, Bernoulli(), targets), VariationalGaussian(draws=1024))
     nodes, weights = _hermite(60)
     f = torch.cartesian_prod(nodes, nodes) @ torch.linalg.cholesky(gram).T
     log_w = torch.cartesian_prod(weights.log(), weights.log()).sum(1) + torch.nn.functional.logsigmoid(f).sum(1)

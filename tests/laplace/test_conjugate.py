@@ -9,10 +9,10 @@ from linear_gaussian import close, regression
 import posterity as pt
 
 ESTIMATORS = [
-    pt.KFAC(pt.curvature.Exact()),
-    pt.KFOC(pt.curvature.Exact()),
-    pt.EKFAC(pt.curvature.Exact()),
-    pt.curvature.Dense(pt.curvature.Exact()),
+    pt.KFAC(pt.curvature.ExactLabels()),
+    pt.KFOC(pt.curvature.ExactLabels()),
+    pt.EKFAC(pt.curvature.ExactLabels()),
+    pt.curvature.Dense(pt.curvature.ExactLabels()),
 ]
 
 
@@ -50,7 +50,11 @@ def test_laplace_posterior_is_the_conjugate_posterior(estimator):
 
 @pytest.mark.parametrize(
     "estimator",
-    [pt.KFAC(pt.curvature.Exact()), pt.KFOC(pt.curvature.Exact()), pt.curvature.Dense(pt.curvature.Exact())],
+    [
+        pt.KFAC(pt.curvature.ExactLabels()),
+        pt.KFOC(pt.curvature.ExactLabels()),
+        pt.curvature.Dense(pt.curvature.ExactLabels()),
+    ],
     ids=lambda e: type(e).__name__,
 )
 def test_two_updates_on_halves_are_one_on_the_whole(estimator):

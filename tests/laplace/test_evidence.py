@@ -49,7 +49,11 @@ def test_pairs_without_a_common_eigenbasis_are_refused(before, data):
 
 @pytest.mark.parametrize(
     "estimator",
-    [pt.KFAC(pt.curvature.Exact()), pt.EKFAC(pt.curvature.Exact()), pt.curvature.Dense(pt.curvature.Exact())],
+    [
+        pt.KFAC(pt.curvature.ExactLabels()),
+        pt.EKFAC(pt.curvature.ExactLabels()),
+        pt.curvature.Dense(pt.curvature.ExactLabels()),
+    ],
     ids=lambda e: type(e).__name__,
 )
 @pytest.mark.parametrize("alpha", [1.0, 0.2, 30.0])
@@ -68,7 +72,9 @@ def test_the_tuned_strength_is_where_the_evidence_is_greatest():
     problem = regression()
     layer = problem.network(problem.posterior()[0])
     prior = pt.isotropic(layer, 0.7)
-    data = pt.estimate(layer, (problem.x, problem.y), pt.KFAC(pt.curvature.Exact()), problem.likelihood, progress=False)
+    data = pt.estimate(
+        layer, (problem.x, problem.y), pt.KFAC(pt.curvature.ExactLabels()), problem.likelihood, progress=False
+    )
     tuned = pt.laplace.tune_strength(layer, data, prior)
     grid = [math.exp(0.02 * i) for i in range(-200, 200)]
     best = max(grid, key=lambda a: pt.laplace.log_evidence(layer, data, prior, pt.Scales(alpha=a)))

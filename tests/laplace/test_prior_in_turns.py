@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.algebra import Floored, Kronecker, eigenframe
+from posterity.algebra import FlooredMatrix, Kronecker, eigenframe
 from posterity.gaussian import Gaussian
 from posterity.laplace.prior import PriorPenalty
 
@@ -32,7 +32,7 @@ def problem():
     for name, (out, inp) in {"plain": (3, 7), "squared": (3, 6)}.items():
         left, right = (torch.randn(2 * n, n, dtype=torch.float64) for n in (out, inp))
         pair = Kronecker(left.T @ left / out, right.T @ right / inp)
-        precision[name], mean[name] = Floored(pair, 1.0, 0.1), 0.3 * torch.randn(out, inp, dtype=torch.float64)
+        precision[name], mean[name] = FlooredMatrix(pair, 1.0, 0.1), 0.3 * torch.randn(out, inp, dtype=torch.float64)
     return model, (x, y), Gaussian(mean, precision)
 
 

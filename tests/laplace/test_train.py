@@ -16,7 +16,7 @@ import posterity as pt
 from posterity.algebra import Kronecker
 from posterity.errors import BadData, NoData, NotFinite
 from posterity.gaussian import Gaussian
-from posterity.laplace.run import Source, split
+from posterity.laplace.run import BatchSource, split
 
 
 def logistic() -> nn.Linear:
@@ -294,7 +294,7 @@ def test_a_share_for_validation_is_neither_lost_nor_trained_on(form):
     parts = split(FORMS[form](x, y), 0.3, torch.Generator().manual_seed(0))
     seen = [Counter(), Counter()]
     for counter, part in zip(seen, parts, strict=True):
-        for batch in Source(part, 8, None):
+        for batch in BatchSource(part, 8, None):
             inputs = batch.positional[0] if batch.positional else batch.named["x"]
             counter.update(inputs[:, 0].tolist())
     assert (len(seen[0]), len(seen[1])) == (35, 15)
@@ -306,7 +306,7 @@ def test_of_a_list_of_batches_whole_ones_are_held_out():
     x[:, 0] = torch.arange(50)
     given = FORMS["batches"](x, y)
     kept, held = (
-        {float(i) for batch in Source(part, 8, None) for i in batch.positional[0][:, 0]}
+        {float(i) for batch in BatchSource(part, 8, None) for i in batch.positional[0][:, 0]}
         for part in split(given, 0.3, torch.Generator().manual_seed(0))
     )
     assert kept | held == set(range(50))
@@ -328,9 +328,9 @@ def test_a_loader_that_reads_a_part_of_its_data_is_not_made_to_read_all_of_it():
     loader = DataLoader(TensorDataset(x, y), 5, sampler=SubsetRandomSampler(range(10)))
     with pytest.raises(BadData, match="SubsetRandomSampler"):
         pt.train(logistic(), loader, epochs=1, progress=False)
-    assert Source(loader, 1, None).count == 10  # N, by which the prior is weighed
-    assert Source(DataLoader(TensorDataset(x, y), 5, sampler=list(range(7))), 1, None).count == 7
-    assert Source(DataLoader(TensorDataset(x, y), 8, shuffle=True, drop_last=True), 1, None).count == 50
+    assert BatchSource(loader, 1, None).count == 10  # N, by which the prior is weighed
+    assert BatchSource(DataLoader(TensorDataset(x, y), 5, sampler=list(range(7))), 1, None).count == 7
+    assert BatchSource(DataLoader(TensorDataset(x, y), 8, shuffle=True, drop_last=True), 1, None).count == 50
 
 
 def test_shares_that_make_no_sense_are_refused():

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.algebra import DenseMatrix, Floored, Turned
+from posterity.algebra import DenseMatrix, FlooredMatrix, RotatedMatrix
 
 QUIET = {"progress": False}
 WIDE = 12
@@ -29,7 +29,9 @@ def handed_down() -> tuple[nn.Module, pt.Gaussian]:
         data = some_task(60)
         pt.train(model, data, epochs=20, **QUIET)
         prior = pt.update(model, pt.estimate(model, data, pt.KFAC(), **QUIET), prior, join="turned")
-    assert all(isinstance(m, Floored) and isinstance(m.curvature, Turned) for m in prior.precision.values())
+    assert all(
+        isinstance(m, FlooredMatrix) and isinstance(m.curvature, RotatedMatrix) for m in prior.precision.values()
+    )
     return model, prior
 
 
@@ -37,9 +39,9 @@ def dense(gaussian: pt.Gaussian) -> pt.Gaussian:
     """The same with every precision written out."""
     precision = {}
     for name, matrix in gaussian.precision.items():
-        assert isinstance(matrix, Floored)
+        assert isinstance(matrix, FlooredMatrix)
         written = DenseMatrix(matrix.curvature.dense().double(), matrix.shape)
-        precision[name] = Floored(written, matrix.share, matrix.floor)
+        precision[name] = FlooredMatrix(written, matrix.share, matrix.floor)
     return replace(gaussian, precision=precision)
 
 

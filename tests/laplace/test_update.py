@@ -9,7 +9,7 @@ from matrices import STRUCTURES, definite, semidefinite
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.algebra import Basis, Floored, JointEigen, Kronecker, KroneckerSum, Matrix
+from posterity.algebra import Basis, FlooredMatrix, JointEigen, Kronecker, KroneckerSum, Matrix
 from posterity.curvature import KFAC, Categorical, Curvature
 from posterity.errors import BlockMismatch, NotExact
 from posterity.gaussian import Gaussian
@@ -106,7 +106,7 @@ def test_in_one_frame_trace_and_floor_are_exact_and_the_log_det_never_falls(befo
     new = CURVATURES[data]()
     posterior = pt.update(point(prior), curvature(a=new), prior)
     family = posterior.precision["a"]
-    assert isinstance(family, Floored)
+    assert isinstance(family, FlooredMatrix)
     assert family.floor == 0.5
     close(family.trace().double(), (prior.precision["a"].trace() + new.trace()).double(), 1e-12)
     assert float(torch.linalg.eigvalsh(family.dense().double()).min()) >= 0.5 - 1e-12

@@ -7,9 +7,9 @@ import torch
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise
 from posterity.errors import BadData, DamagedFile, NoData, SizeMismatch
-from posterity.gaussian.known import Known
+from posterity.gaussian.known import KnownFeatures
 from posterity.novelty import (
-    LeftOut,
+    LeftOutInputs,
     Reference,
     RelativeVariance,
     alarm,
@@ -59,6 +59,18 @@ def test_false_alarms_stay_at_the_rate_asked_for_with_few_known_inputs():
     assert 0.05 < sum(rates) / 16 < 0.16  # standard error 0.015
 
 
+def test_a_third_left_out_at_a_time_costs_no_false_alarms():
+    """What is left out of three folds has fewer known inputs near it than new inputs will have, and looks farther away."""
+    rates = []
+    for seed in range(24):
+        x = {"head": normal(42, 8, seed=1000 * seed)}
+        fit = Reference.of(x, by_folds(x, {}, torch.arange(42) % 3))
+        rates.append(
+            float(alarm(fit.unknown({"head": normal(400, 8, seed=1000 * seed + 500)}, {}), 0.2).double().mean())
+        )
+    assert 0.15 < sum(rates) / 24 < 0.24  # standard error 0.015; 0.12 without the correction
+
+
 def test_far_inputs_are_unknown_and_keep_their_order():
     fit = reference()
     nearer, farther = (fit.unknown(*known(50, seed=7, shift=shift)) for shift in (6.0, 60.0))
@@ -86,7 +98,7 @@ def test_features_of_training_examples_alarm_on_new_inputs_and_left_out_ones_do_
 
     x, aside, new = (known(n, seed=s)[0]["head"] for n, s in ((300, 0), (150, 20), (1000, 40)))
     naive = Reference.of(seen(x), by_folds(seen(x), {}))
-    honest = Reference.of(seen(x), [LeftOut(seen(x), {"head": aside}, {})])
+    honest = Reference.of(seen(x), [LeftOutInputs(seen(x), {"head": aside}, {})])
     assert float(alarm(naive.unknown({"head": new}, {}), 0.05).double().mean()) > 0.3
     assert 0.01 < float(alarm(honest.unknown({"head": new}, {}), 0.05).double().mean()) < 0.11
 
@@ -118,14 +130,16 @@ def test_a_stored_reference_says_the_same_to_the_last_bit(tmp_path):
     for fit in (reference(), reference(keep_features=False), reference(2), reference(900)):
         known_ = to_known(fit)
         save_file(known_.tensors, tmp_path / "reference.safetensors")
-        read = from_known(Known(load_file(tmp_path / "reference.safetensors"), json.loads(json.dumps(known_.words))))
+        read = from_known(
+            KnownFeatures(load_file(tmp_path / "reference.safetensors"), json.loads(json.dumps(known_.words)))
+        )
         torch.testing.assert_close(read.p(*known(60, seed=9)), fit.p(*known(60, seed=9)), rtol=0, atol=0)
         assert read.missing == fit.missing
 
 
 def test_a_reference_of_resnet_50_takes_at_most_a_megabyte():
     features = {"fc": normal(700, 2048).relu()}
-    stored = to_known(Reference.of(features, [LeftOut(features, {"fc": normal(40, 2048, seed=1).relu()}, {})]))
+    stored = to_known(Reference.of(features, [LeftOutInputs(features, {"fc": normal(40, 2048, seed=1).relu()}, {})]))
     assert 800_000 < sum(x.numel() * x.element_size() for x in stored.tensors.values()) <= 1_050_000
 
 
@@ -174,7 +188,7 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(SizeMismatch, match="scores \\['entropy'\\] are missing"):
         fit.p(features, {})
     with pytest.raises(SizeMismatch, match="give the same ones everywhere"):
-        Reference.of(features, [LeftOut(features, features, moments), LeftOut(features, features, {})])
+        Reference.of(features, [LeftOutInputs(features, features, moments), LeftOutInputs(features, features, {})])
     with pytest.raises(BadData, match="a finite row"):
         Reference.of({"head": torch.full((3, 2), torch.nan)}, [])
     with pytest.raises(NoData):
@@ -184,9 +198,9 @@ def test_what_does_not_fit_is_named():
     tensors, words = to_known(fit).tensors, to_known(fit).words
     for bad in ({**words, "version": 9}, {**words, "layers": ["head"]}, {**words, "count": 0}):
         with pytest.raises(DamagedFile):
-            from_known(Known(tensors, bad))
+            from_known(KnownFeatures(tensors, bad))
     with pytest.raises(DamagedFile):
-        from_known(Known({**tensors, "ranks": tensors["ranks"].flip(1)}, words))
+        from_known(KnownFeatures({**tensors, "ranks": tensors["ranks"].flip(1)}, words))
 
 
 def test_memory_is_bounded_for_very_many_inputs(monkeypatch):

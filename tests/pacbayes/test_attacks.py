@@ -23,7 +23,7 @@ from posterity.errors import (
     MixedExamples,
     NoCertificate,
     Overlap,
-    Unfrozen,
+    UnfrozenState,
     UnknownPast,
 )
 from posterity.pacbayes.regression import certify_clipped
@@ -73,7 +73,7 @@ class Hiding(nn.Module):
 def test_weights_that_are_no_part_of_the_network_are_refused(where):
     model = Hiding(where)
     prior = pt.isotropic(model)
-    with pytest.raises(Unfrozen, match="Register it"):
+    with pytest.raises(UnfrozenState, match="Register it"):
         certify(model, prior, prior, D)
 
 
@@ -354,7 +354,7 @@ class Table(nn.Module):
 def test_answers_that_are_looked_up_outside_of_torch_are_refused(how):
     model = Table(how)
     prior = pt.isotropic(model, 1.0)
-    with pytest.raises(Unfrozen, match="out of torch"):
+    with pytest.raises(UnfrozenState, match="out of torch"):
         certify(model, prior, prior, D)
 
 

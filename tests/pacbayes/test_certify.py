@@ -18,7 +18,7 @@ from posterity.errors import (
     InfiniteDivergence,
     Overlap,
     UndeclaredChoice,
-    Unfrozen,
+    UnfrozenState,
     UnknownPast,
 )
 from posterity.pacbayes import FAMILY, Certificate, clopper_pearson, klinv, maurer
@@ -152,7 +152,7 @@ def normed() -> nn.Module:
 def test_norm_layers_that_can_still_learn_are_a_hole():
     model = normed()
     prior = pt.isotropic(model, blocks=[nn.Linear])
-    with pytest.raises(Unfrozen, match=r"1\.weight"):
+    with pytest.raises(UnfrozenState, match=r"1\.weight"):
         pt.certify(model, prior, prior, blobs(50, 6), progress=False)
 
 
@@ -164,7 +164,7 @@ def test_norm_statistics_that_the_data_moved_are_a_hole():
     assert pt.certify(model, prior, prior, data, progress=False).bound > 0
     # Nothing is held out: a first epoch that made things worse would be taken back, statistics and all.
     pt.train(model, data, prior, epochs=1, validation=None, progress=False)
-    with pytest.raises(Unfrozen, match="norm statistics"):
+    with pytest.raises(UnfrozenState, match="norm statistics"):
         pt.certify(model, prior, prior, data, progress=False)
 
 
@@ -240,7 +240,7 @@ def test_optimising_tightens_the_certificate():
 
 
 def test_optimise_tells_the_divergence_that_the_gaussians_have():
-    from posterity.pacbayes.optimise import Free
+    from posterity.pacbayes.optimise import FreeBlock
 
     model = small().double()
     data = blobs(60, 12)
@@ -250,7 +250,7 @@ def test_optimise_tells_the_divergence_that_the_gaussians_have():
     posterior = pt.update(model, curvature, pt.isotropic(model, 1.0)).tempered(0.3)
     expected = posterior.kl_by_block(prior)
     for name in prior.blocks:
-        free = Free(posterior, prior, name, next(model.parameters()))
+        free = FreeBlock(posterior, prior, name, next(model.parameters()))
         assert float(free.kl().detach()) == pytest.approx(float(expected[name]), rel=1e-9)
         dense = free.precision().dense()
         assert torch.allclose(dense, posterior.precision[name].dense(), rtol=1e-6, atol=1e-8)

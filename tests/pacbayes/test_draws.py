@@ -49,7 +49,7 @@ def case(kind: str):
 
 def network(model, x, precision=3.0):
     y = torch.zeros(len(x), dtype=torch.int64)
-    curvature = pt.estimate(model, (x, y), pt.KFAC(labels=pt.curvature.Exact()), progress=False)
+    curvature = pt.estimate(model, (x, y), pt.KFAC(labels=pt.curvature.ExactLabels()), progress=False)
     posterior = pt.update(model, curvature, pt.isotropic(model, precision, mean="model"))
     blocks = find_blocks(model)
     spreads = {n: Spread.of(posterior.mean[n], posterior.precision[n]) for n in blocks}

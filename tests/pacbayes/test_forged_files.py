@@ -13,7 +13,16 @@ from test_holes import D, certify, linear
 from torch import nn
 
 import posterity as pt
-from posterity.algebra import Basis, DenseMatrix, DiagonalMatrix, Floored, JointEigen, Kronecker, KroneckerSum, Turned
+from posterity.algebra import (
+    Basis,
+    DenseMatrix,
+    DiagonalMatrix,
+    FlooredMatrix,
+    JointEigen,
+    Kronecker,
+    KroneckerSum,
+    RotatedMatrix,
+)
 from posterity.errors import InfiniteDivergence, PosterityError
 from posterity.pacbayes.certify import divergence, rebuilt
 
@@ -47,8 +56,8 @@ def structures(out: int, inp: int):
         "joint": JointEigen(skewed(out), skewed(inp), values),
         "diagonal": DiagonalMatrix(values),
         "dense": DenseMatrix(definite(out * inp), (out, inp)),
-        "floored": Floored(frame, 0.7, 0.3),
-        "turned": Floored(Turned(frame, torch.arange(1, out * inp), turned(out * inp - 1)), 0.7, 0.3),
+        "floored": FlooredMatrix(frame, 0.7, 0.3),
+        "turned": FlooredMatrix(RotatedMatrix(frame, torch.arange(1, out * inp), turned(out * inp - 1)), 0.7, 0.3),
     }
 
 
@@ -118,7 +127,7 @@ def test_a_forged_tensor_is_refused_or_is_what_is_certified(kind, tmp_path):
     assert taken > 0
 
 
-@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: Floored(m, 1.0, 0.5)], ids=["frame", "floored"])
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: FlooredMatrix(m, 1.0, 0.5)], ids=["frame", "floored"])
 @pytest.mark.parametrize("scale", [3.0, 1e-3])
 def test_a_basis_that_only_claims_to_be_orthogonal_is_refused(wrap, scale):
     """Stretched columns would make the divergence small and the draws another thing."""
@@ -141,8 +150,8 @@ def test_a_basis_a_little_too_short_does_not_make_the_divergence_smaller(where):
         curvature, by = matrix.curvature, {"left": 1.0, "right": 1.0, "turned": 1.0} | {where: 1 - 4.9e-5}
         frame = curvature.frame_of
         bases = (Basis.orthogonal(basis.matrix * by[s]) for s, basis in (("left", frame.left), ("right", frame.right)))
-        again = Turned(JointEigen(*bases, frame.values), curvature.index, curvature.vectors * by["turned"])
-        short[name] = Floored(again, matrix.share, matrix.floor)
+        again = RotatedMatrix(JointEigen(*bases, frame.values), curvature.index, curvature.vectors * by["turned"])
+        short[name] = FlooredMatrix(again, matrix.share, matrix.floor)
     found = rebuilt(replace(posterior, precision=short))
     assert sum(divergence(found, prior).values()) == pytest.approx(dense_kl(posterior, prior), rel=1e-9)
     assert dense_kl(found, prior) == pytest.approx(dense_kl(posterior, prior), rel=1e-9)

@@ -21,7 +21,7 @@ from posterity.errors import (
     NoCertificate,
     NotFinite,
     Overlap,
-    Unfrozen,
+    UnfrozenState,
     UnknownPast,
 )
 from posterity.pacbayes import clopper_pearson
@@ -413,7 +413,7 @@ def test_plain_tensors_of_a_module_are_frozen_too():
     prior = pt.isotropic(model)
     assert certify(model, prior, prior, D).n == 80
     model.parts["shift"] = torch.ones(2)
-    with pytest.raises(Unfrozen):
+    with pytest.raises(UnfrozenState):
         certify(model, prior, prior, D)
 
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import posterity as pt
 from posterity.errors import Overlap
 from posterity.pacbayes import Certificate, clopper_pearson
-from posterity.pacbayes.examples import Examples, joined
+from posterity.pacbayes.examples import CertificateData, joined
 from posterity.pacbayes.register import issued
 
 QUICK = {"epochs": 3, "lr": 0.05}
@@ -76,7 +76,7 @@ def test_augmented_copies_counted_as_examples_are_caught():
 
 def test_independent_examples_are_no_copies_and_show_no_dependence():
     for seed, inputs in itertools.product(range(5), (2, 6, 40)):
-        examples = Examples.of(coins(200, 50 + seed, inputs))
+        examples = CertificateData.of(coins(200, 50 + seed, inputs))
         assert examples.n == 200
         assert not examples.notes
 
@@ -85,7 +85,7 @@ def test_examples_sorted_by_class_show_no_dependence():
     x, y = coins(200, 7)
     x = x + 3 * y[:, None]
     order = y.argsort()
-    assert not Examples.of((x[order], y[order])).notes
+    assert not CertificateData.of((x[order], y[order])).notes
 
 
 def test_what_belongs_together_by_either_belongs_together():
@@ -200,7 +200,7 @@ def test_a_table_of_few_values_needs_someone_who_knows_its_rows():
 
 def test_copies_of_a_table_with_many_values_are_copies():
     data = tuple(part.repeat_interleave(5, 0) for part in coins(40, 16))
-    assert Examples.of(data).n == 40
+    assert CertificateData.of(data).n == 40
 
 
 # --- plain words -----------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def test_risk_and_divergence_agree_with_the_posterior_itself():
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     data = (torch.randn(50, 4, dtype=torch.float64), torch.randint(3, (50,)))
     prior = pt.isotropic(model, 2.0, mean="zero")
-    curvature = pt.estimate(model, data, pt.KFAC(labels=pt.curvature.Exact()), progress=False)
+    curvature = pt.estimate(model, data, pt.KFAC(labels=pt.curvature.ExactLabels()), progress=False)
     landscape = Landscape.of(prior, model, curvature)
     scales = Scales(alpha=1.3, beta=0.7, temperature=0.4)
     posterior = pt.update(model, curvature, prior, scales)

@@ -82,7 +82,9 @@ def test_for_a_linear_model_it_is_exact():
     prior = pt.isotropic(layer, 0.7)
     posterior = pt.update(
         layer,
-        pt.estimate(layer, (problem.x, problem.y), pt.KFAC(pt.curvature.Exact()), problem.likelihood, progress=False),
+        pt.estimate(
+            layer, (problem.x, problem.y), pt.KFAC(pt.curvature.ExactLabels()), problem.likelihood, progress=False
+        ),
         prior,
     )
     new = regression(9, seed=5)

@@ -24,7 +24,9 @@ def test_mean_and_variance_of_a_linear_model_are_those_of_the_closed_form():
     layer = problem.network(mean)
     posterior = pt.update(
         layer,
-        pt.estimate(layer, (problem.x, problem.y), pt.KFOC(pt.curvature.Exact()), problem.likelihood, progress=False),
+        pt.estimate(
+            layer, (problem.x, problem.y), pt.KFOC(pt.curvature.ExactLabels()), problem.likelihood, progress=False
+        ),
         pt.isotropic(layer, 0.7),
     )
     new, n = regression(9, seed=5), 20_000

@@ -13,7 +13,7 @@ from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Task, isotrop
 from posterity.errors import BadLearnerFile, Overlap
 from posterity.gaussian.bundle import read_bundle
 from posterity.laplace import train
-from posterity.pacbayes import Landscape, Tuned, one_number
+from posterity.pacbayes import Landscape, TunedScales, one_number
 from posterity.progressive import Stream
 from posterity_studies.shared.continual import follow
 
@@ -140,7 +140,7 @@ def test_the_trace_of_frozen_columns_is_in_the_risk_that_scales_are_tuned_on(mon
         bare.append(Landscape.of(*arguments))  # type: ignore[arg-type]
         return bare[-1]
 
-    def watched(landscape: Landscape, bound: str) -> Tuned:
+    def watched(landscape: Landscape, bound: str) -> TunedScales:
         tuned.append(landscape)
         return one_number(landscape, bound)  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from posterity import estimate
 from posterity.blocks import find_blocks, read_blocks
-from posterity.curvature import Dense, Exact
+from posterity.curvature import Dense, ExactLabels
 from posterity.errors import ChangedInput, LateralMismatch
 from posterity.progressive import Architecture, Column, Network
 
@@ -69,7 +69,7 @@ def test_curvature_sees_the_share_that_a_layer_has_in_the_mean() -> None:
     columns = grown(3)
     network = Network(columns, tuple(LATERALS), past=2)
     x, y = torch.randn(4, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 3])
-    found = estimate(network, (x, y), Dense(labels=Exact()), progress=False)
+    found = estimate(network, (x, y), Dense(labels=ExactLabels()), progress=False)
     for name in ("columns.2.2", "laterals.2.0.0", "laterals.2.1.1", "columns.2.0"):
         block = find_blocks(network)[name]
         weight, bias = (dict(network.named_parameters())[block.parameters[r]] for r in ("weight", "bias"))

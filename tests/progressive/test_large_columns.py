@@ -12,7 +12,7 @@ import torch
 
 from posterity import BPNN
 from posterity.algebra import DiagonalMatrix, eigenframe
-from posterity.curvature import InFrame
+from posterity.curvature import GivenFrame
 from posterity.errors import BadLearnerFile
 from posterity.laplace import prior as prior_module
 from posterity.progressive import training
@@ -29,7 +29,7 @@ def test_columns_keep_their_posteriors_in_the_frames_given() -> None:
     learner = framed()
     for number in range(2):
         learner.learn(task(number), progress=False)
-    assert isinstance(learner._estimator(), InFrame)
+    assert isinstance(learner._estimator(), GivenFrame)
     sources = {"columns.1.0": "0", "columns.1.2": "2", "columns.1.4": "4", "laterals.1.0.0": "2", "laterals.1.0.1": "4"}
     for block, layer in sources.items():
         own, shared = (

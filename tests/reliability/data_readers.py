@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from mutations import ODD, accident
 
-from posterity.cli.reading import ReadOptions, Recipe, read
+from posterity.cli.reading import DataRecipe, ReadOptions, read
 from posterity.idx import part_of
 
 HEADER = ["age", "größe", "city", "price"]
@@ -109,13 +109,13 @@ def change_bytes(folder: Path, chance: random.Random) -> None:
 
 
 @cache
-def recipe() -> Recipe:
+def recipe() -> DataRecipe:
     """Of the good table, for reading changed ones as new data of a fit."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "good.csv").write_text(text(rows()), encoding="utf-8")
-        return Recipe.from_json(json.loads(json.dumps(read(f"{place}/good.csv", TARGET).recipe.to_json())))
+        return DataRecipe.from_json(json.loads(json.dumps(read(f"{place}/good.csv", TARGET).recipe.to_json())))
 
 
 def read_tables(folder: Path) -> None:

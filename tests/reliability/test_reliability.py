@@ -12,7 +12,7 @@ from mutate import mutate
 from readers import READERS
 from writers import KINDS, Kind, fits
 
-from posterity.gaussian.container import Entry
+from posterity.gaussian.container import TensorEntry
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -91,14 +91,14 @@ def test_an_interrupted_save_leaves_the_old_fit(moment, tmp_path, monkeypatch):
     old, new = fits()[:2]
     path = tmp_path / "letters.fit"
     old.save(path)
-    before, content, calls = path.read_bytes(), Entry.content, iter(range(1, 1000))
+    before, content, calls = path.read_bytes(), TensorEntry.content, iter(range(1, 1000))
 
     def interrupted(entry):
         if next(calls) == moment:
             raise KeyboardInterrupt
         return content(entry)
 
-    monkeypatch.setattr(Entry, "content", interrupted)
+    monkeypatch.setattr(TensorEntry, "content", interrupted)
     with pytest.raises(KeyboardInterrupt):
         new.save(path)
     assert path.read_bytes() == before

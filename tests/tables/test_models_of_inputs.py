@@ -25,7 +25,7 @@ from posterity.tables import (
     to_plain,
 )
 from posterity.tables.model import log_density
-from posterity.tables.process import Kernel, evidence
+from posterity.tables.process import ProcessKernel, evidence
 from posterity.tables.trees import _grown
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed (posterity[scikit-learn])")
@@ -70,10 +70,11 @@ def test_the_slope_of_the_evidence_is_that_of_differences(outputs):
     x, _ = rows(15)
     targets = torch.randn(15, outputs, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     logs = torch.tensor([0.3, 0.8, 1.1, -0.2, -0.5, -2.0], dtype=torch.float64)
-    _, slope = evidence(Kernel(logs), x, targets)
+    _, slope = evidence(ProcessKernel(logs), x, targets)
     step = 1e-5 * torch.eye(len(logs), dtype=torch.float64)
     found = [
-        (evidence(Kernel(logs + e), x, targets)[0] - evidence(Kernel(logs - e), x, targets)[0]) / 2e-5 for e in step
+        (evidence(ProcessKernel(logs + e), x, targets)[0] - evidence(ProcessKernel(logs - e), x, targets)[0]) / 2e-5
+        for e in step
     ]
     torch.testing.assert_close(slope, torch.tensor(found, dtype=torch.float64), rtol=1e-5, atol=1e-6)
 
@@ -83,7 +84,7 @@ def test_the_evidence_is_the_density_of_the_targets():
     logs = torch.tensor([0.3, 0.8, 1.1, -0.2, -0.5, -2.0], dtype=torch.float64)
     covariance = dense_kernel(logs, x, x) + logs[-1].exp() * torch.eye(12, dtype=torch.float64)
     whole = torch.distributions.MultivariateNormal(torch.zeros(12, dtype=torch.float64), covariance)
-    value, _ = evidence(Kernel(logs), x, y[:, None])
+    value, _ = evidence(ProcessKernel(logs), x, y[:, None])
     expected = -float(whole.log_prob(y)) - 6 * math.log(2 * math.pi)
     assert value == pytest.approx(expected, rel=1e-9)
 

@@ -154,7 +154,7 @@ OUTCOMES: dict[str, Callable[[int], Any]] = {
     "adapt, head kept": lambda s: adapt(s, head="keep"),
     "adapt, isotropic": lambda s: adapt(s, shares=(0.0,)),
     "adapt, polish": lambda s: adapt(s, polish=True),
-    "adapt, variational": lambda s: adapt(s, points(s, 9), head="keep", inference=pt.kernel.Variational()),
+    "adapt, variational": lambda s: adapt(s, points(s, 9), head="keep", inference=pt.kernel.VariationalGaussian()),
     "adapt, groups": lambda s: adapt(s, groups=GROUPS),
     "posterior": lambda s: posterior(s),
     "posterior, validation": lambda s: posterior(s, validation=points(s + 5)),

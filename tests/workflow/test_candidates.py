@@ -35,7 +35,7 @@ def test_a_head_that_is_kept_has_the_prior_as_it_is_beside_it():
 
 def test_a_posterior_asked_for_by_its_details_speaks_alone():
     assert adapt(0, shares=(0.0,)).plan.ways == ("exact around the prior",)
-    assert adapt(0, points(0, 9), head="keep", inference=pt.kernel.Variational()).plan.ways == (
+    assert adapt(0, points(0, 9), head="keep", inference=pt.kernel.VariationalGaussian()).plan.ways == (
         "exact around the prior",
     )
 

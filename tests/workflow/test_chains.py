@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.algebra import Floored
+from posterity.algebra import FlooredMatrix
 from posterity.curvature.kfoc import _weighted
 
 
@@ -40,7 +40,7 @@ def test_every_estimator_chains_two_learnings_and_keeps_the_floor(estimator, tmp
         )
         prior = fit.posterior
         for name, matrix in prior.precision.items():
-            assert isinstance(matrix, Floored)
+            assert isinstance(matrix, FlooredMatrix)
             assert matrix.floor == 0.4  # of forty examples
             assert float(matrix.logdet()) >= float(fit.prior.precision[name].logdet()) - 1e-9
     prior.save(tmp_path / "chain.safetensors")

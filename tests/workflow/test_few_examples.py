@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import posterity as pt
 from posterity.data.leave_out import LeaveOut
 from posterity.errors import TooLarge
-from posterity.kernel import PerOutput, Shared
+from posterity.kernel import OutputKernel, SharedKernel
 from posterity.predictive.exact import AveragedNetworks, ExactLinear
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.predictor import Stack
@@ -73,7 +73,7 @@ def test_many_examples_get_a_structured_posterior_and_few_an_exact_one(source, l
     (_, exact), (_, networks), *_ = fit.predictor.parts
     assert isinstance(exact, ExactLinear)
     assert isinstance(networks, AveragedNetworks)
-    assert isinstance(fit.choice.best.posterior.of.kernel, PerOutput)
+    assert isinstance(fit.choice.best.posterior.of.kernel, OutputKernel)
     assert sum(weight for weight, _ in fit.predictor.parts) == pytest.approx(1)
     assert sum(m.weight for m in fit.choice.members) == pytest.approx(1)
 
@@ -110,7 +110,7 @@ def test_a_head_is_handed_down_only_where_the_classes_have_the_same_names(source
     with caplog.at_level(logging.INFO, "posterity"):
         fit = pt.adapt(network(), task(1, 12), prior, classes=classes, head=head, progress=False)
     kernel = fit.choice.best.posterior.of.kernel
-    assert isinstance(kernel, PerOutput if kept else Shared)
+    assert isinstance(kernel, OutputKernel if kept else SharedKernel)
     assert any("new head" in m or "head is new" in m for m in caplog.messages) == (not kept)
     assert torch.equal(fit.prior.mean["2"], prior.mean["2"]) == kept
 

@@ -92,7 +92,7 @@ def test_a_prior_needs_inputs_alone():
 def test_labels_of_ones_own_are_refused_for_a_prior_without_labels():
     model, x, _ = trained(50)
     with pytest.raises(BadData, match="Sampled"):
-        pt.prior(model, x, estimator=pt.EKFAC(pt.curvature.Empirical()), progress=False)
+        pt.prior(model, x, estimator=pt.EKFAC(pt.curvature.EmpiricalLabels()), progress=False)
 
 
 def test_a_prior_writes_its_mean_into_a_network():

@@ -15,7 +15,7 @@ from posterity.algebra import DenseMatrix
 from posterity.blocks import Replica
 from posterity.data.batches import Batch
 from posterity.data.leave_out import LeaveOut
-from posterity.kernel import Calibration, LeftOut, centred
+from posterity.kernel import Calibration, LeaveOneOut, centred
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.workflow.recipe import LastLayers, Recipe
 from posterity.workflow.ways import last_layer
@@ -99,7 +99,7 @@ def test_few_examples_are_left_out_by_refitting_and_more_in_closed_form():
         kept, out = folds != fold, folds == fold
         weights, covariance = refitted(phi[kept], y[kept], posterior.strength.head, 12, fit.posterior.mean["2"])
         spread = torch.einsum("mi,cidj,mj->mcd", phi[out], covariance.view(3, 7, 3, 7), phi[out])
-        left_out = LeftOut(phi[out] @ weights.T, spread)
+        left_out = LeaveOneOut(phi[out] @ weights.T, spread)
         total += float(out.sum()) / len(x) * left_out.nll(pt.Categorical(), y[out], width)
     assert fit.choice.best.nll == pytest.approx(total, abs=1e-6)
     never = Recipe(last_layer=LastLayers(refitted=0))
@@ -159,7 +159,7 @@ def test_a_wide_layer_has_a_file_of_frame_and_values(tmp_path):
     model, (x, y), wide = network(), data(5), Recipe(last_layer=LastLayers(dense=4))
     fit = pt.posterior(model, (x, y), blocks=["2"], precision=1.0, progress=False, recipe=wide)
     dense = pt.estimate(
-        model_at(model, fit), (x, y), pt.curvature.Dense(pt.curvature.Exact()), blocks=["2"], progress=False
+        model_at(model, fit), (x, y), pt.curvature.Dense(pt.curvature.ExactLabels()), blocks=["2"], progress=False
     )
     assert float(fit.curvature["2"].trace()) == pytest.approx(float(dense["2"].trace()), rel=1e-9)
     fit.posterior.save(tmp_path / "head.safetensors")

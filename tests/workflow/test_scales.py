@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.algebra import Floored
+from posterity.algebra import FlooredMatrix
 from posterity.kernel.choose import _distinct
 from posterity.kernel.kernels import FLOORS
 from posterity.predictive.linearised import StructuredGaussian
@@ -18,7 +18,7 @@ from posterity.workflow.ways.around_prior import RATIOS, around_prior
 from posterity.workflow.ways.candidate import Options
 
 QUICK = {"epochs": 3}
-FEW_DRAWS = pt.kernel.Variational(draws=12, steps=4)
+FEW_DRAWS = pt.kernel.VariationalGaussian(draws=12, steps=4)
 
 
 def points(seed: int, n: int = 24) -> tuple[torch.Tensor, torch.Tensor]:
@@ -65,7 +65,7 @@ def test_evidence_may_leave_all_layers_but_a_new_head_as_they_are(prior: pt.Gaus
     assert strength.floor == float("inf")
     # The Gaussian over weights holds them by the largest floor of the grid instead, for a head of its own size.
     held = fit.prior.precision["0"]
-    assert isinstance(held, Floored)
+    assert isinstance(held, FlooredMatrix)
     assert any(held.floor == pytest.approx(max(FLOORS) * ratio) for ratio in RATIOS)
     assert torch.isfinite(fit.predict(points(9)[0]).probs).all()
 

@@ -11,13 +11,13 @@ from torch import nn
 
 import posterity as pt
 from posterity.errors import NotStorable, WrongChoice
-from posterity.predictive.on_inputs import OnInputs
+from posterity.predictive.on_inputs import InputModelPredictor
 from posterity.tables import LinearClasses, LinearNumbers, Process
 from posterity.workflow import Fit, learn
 from posterity.workflow.file import load
 from posterity.workflow.plan import Facts, choose_plan
+from posterity.workflow.recipe import InputModels as Sizes
 from posterity.workflow.recipe import Limits, Recipe
-from posterity.workflow.recipe import OnInputs as Sizes
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (posterity[scikit-learn])")
 CLASSES, NUMBERS = pt.Categorical(), pt.GaussianNoise()
@@ -49,11 +49,11 @@ def nll(fit: Fit, x: torch.Tensor, y: torch.Tensor) -> float:
     return float(0.5 * ((y - found.mean).square() / found.variance + (2 * torch.pi * found.variance).log()).mean())
 
 
-def parts(fit: Fit) -> dict[str, tuple[float, OnInputs]]:
+def parts(fit: Fit) -> dict[str, tuple[float, InputModelPredictor]]:
     """Models of the inputs in a fit's stack, by the names of their classes; a forest and boosted trees of classes share one."""
     found = {}
     for weight, part in fit.predictor.parts:
-        if isinstance(part, OnInputs):
+        if isinstance(part, InputModelPredictor):
             name = type(part.model).__name__
             found[name] = weight + found.get(name, (0.0, part))[0], part
     return found

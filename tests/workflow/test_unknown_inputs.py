@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import posterity as pt
-from posterity.errors import BadData, Memorised, NoData, NotFinite
+from posterity.errors import BadData, Memorisation, NoData, NotFinite
+from posterity.novelty import Reference
 
 CENTRES = 4 * torch.randn(3, 6, generator=torch.Generator().manual_seed(7))
 
@@ -47,7 +48,7 @@ def source():
 
 def posterior(**options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Memorised)
+        warnings.simplefilter("ignore", Memorisation)
         return pt.posterior(trained(), clouds(120), progress=False, **options)
 
 
@@ -168,6 +169,20 @@ def test_inputs_that_are_not_finite_are_named_before_anything_is_scored():
     x[1, 2] = math.nan
     with pytest.raises(NotFinite, match="example 1"):
         fit("a last layer").predict(x)
+
+
+@pytest.mark.parametrize("method", ["linearised", "sampled"])
+def test_features_of_very_many_inputs_are_never_held_at_once(monkeypatch, method):
+    of, sizes = fit("a trained network with validation data"), []
+    scored = Reference.of_outputs
+    monkeypatch.setattr(
+        Reference,
+        "of_outputs",
+        lambda self, features, *own: sizes.append(len(features["4"])) or scored(self, features, *own),
+    )
+    found = pt.predict(of.model, of.posterior, clouds(700)[0], method=method, samples=2, batch_size=100)
+    assert sizes == [100] * 7
+    assert len(found.unknown) == 700
 
 
 @pytest.mark.parametrize("kind", [k for k in FITS if k not in ("yes or no", "networks from scratch, regression")])

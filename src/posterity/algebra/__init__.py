@@ -5,26 +5,26 @@ from typing import Any
 from posterity.algebra.base import Matrix, finite, is_large, positive
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import Basis, DiagonalMatrix, JointEigen, ScaledIdentity, eigenvectors, scaled_identity
-from posterity.algebra.floored import Floored, as_floored, eigenframe, frame_error, in_one_frame, in_turned_frame
+from posterity.algebra.floored import FlooredMatrix, as_floored, eigenframe, frame_error, in_one_frame, in_turned_frame
 from posterity.algebra.frame import Frame
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
-from posterity.algebra.leading import Leading, leading
+from posterity.algebra.leading import LeadingDirections, leading
 from posterity.algebra.nearest import mixing_weights, nearest, relative_error
-from posterity.algebra.turned import Turned
+from posterity.algebra.turned import RotatedMatrix
 
 __all__ = [
     "Basis",
     "DenseMatrix",
     "DiagonalMatrix",
-    "Floored",
+    "FlooredMatrix",
     "Frame",
     "JointEigen",
     "Kronecker",
     "KroneckerSum",
-    "Leading",
+    "LeadingDirections",
     "Matrix",
+    "RotatedMatrix",
     "ScaledIdentity",
-    "Turned",
     "as_floored",
     "eigenframe",
     "eigenvectors",

@@ -200,7 +200,7 @@ class Matrix(ABC):
             )
 
 
-class Around(Matrix):
+class Wrapper(Matrix):
     """A matrix made of another one, which decides its shape, batch, precision and device."""
 
     @property
@@ -225,7 +225,7 @@ class Around(Matrix):
         return self.inner.device
 
 
-class Summed(Matrix):
+class FactorisedSum(Matrix):
     """A sum that is factorised as one matrix of another structure, exactly."""
 
     @property
@@ -253,7 +253,7 @@ class Summed(Matrix):
         return self.total.whiten(self._fits(v))
 
 
-class Valued(Matrix):
+class ValueMatrix(Matrix):
     """A matrix given by one tensor of values shaped like the block, which decides its batch, precision and device."""
 
     values: Tensor

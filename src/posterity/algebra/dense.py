@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import Matrix, Valued, finite, is_large, per_matrix, standard_normal
+from posterity.algebra.base import Matrix, ValueMatrix, finite, is_large, per_matrix, standard_normal
 from posterity.errors import NotPositiveDefinite, NotSquare, NotSymmetric, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
-class DenseMatrix(Valued):
+class DenseMatrix(ValueMatrix):
     """A (out·inp)² matrix over vec of an out × inp block. Products O(n²), factorising O(n³), n = out·inp."""
 
     values: Tensor  # *batch size size

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import Matrix, Valued, finite, is_large, per_matrix, positive
+from posterity.algebra.base import Matrix, ValueMatrix, finite, is_large, per_matrix, positive
 from posterity.algebra.frame import Frame
 from posterity.errors import NotFinite, NotSquare, SizeMismatch
 
@@ -105,7 +105,7 @@ def scaled_identity(scale: float, over: tuple[int, int]) -> ScaledIdentity:
 
 
 @dataclass(frozen=True, eq=False)
-class DiagonalMatrix(Valued):
+class DiagonalMatrix(ValueMatrix):
     """diag(vec(values)), `values` shaped like the block itself. Everything costs O(out·inp)."""
 
     values: Tensor  # *batch out inp
@@ -187,7 +187,7 @@ class Basis:
 
 
 @dataclass(frozen=True, eq=False)
-class JointEigen(Valued):
+class JointEigen(ValueMatrix):
     """(A⊗B) diag(values) (A⊗B)ᵀ, with A and B invertible and `values` out × inp.
 
     `prior.joint(curvature)` is the curvature in the basis where the prior is the identity,

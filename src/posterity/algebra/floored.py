@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import Around, Matrix, Summed, is_large
+from posterity.algebra.base import FactorisedSum, Matrix, Wrapper, is_large
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import (
     Basis,
@@ -31,7 +31,7 @@ from posterity.algebra.diagonal import (
 )
 from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.nearest import nearest
-from posterity.algebra.turned import Turned
+from posterity.algebra.turned import RotatedMatrix
 from posterity.errors import EmptySum, NotExact
 
 FLOORED = "floored "
@@ -41,13 +41,13 @@ NATS, WRITTEN, SIGNS = 0.5, 6, 16
 
 
 @dataclass(frozen=True, eq=False)
-class Floored(Around, Summed):
+class FlooredMatrix(Wrapper, FactorisedSum):
     """share · curvature + floor · identity, exactly, with both terms kept apart.
 
-    `curvature` is an eigenframe with values (a `JointEigen` with orthogonal bases, or `Turned`), a diagonal, a dense matrix or a
-    multiple of the identity: adding a floor leaves each of these what it is. A Kronecker pair is kept too: products need nothing
-    else, and whatever factorises takes its eigenframe, computed at first need. The curvature may be singular; the sum must be
-    definite to be factorised. Everything costs what it costs for the sum, which is formed once.
+    `curvature` is an eigenframe with values (a `JointEigen` with orthogonal bases, or `RotatedMatrix`), a diagonal, a dense
+    matrix or a multiple of the identity: adding a floor leaves each of these what it is. A Kronecker pair is kept too: products
+    need nothing else, and whatever factorises takes its eigenframe, computed at first need. The curvature may be singular; the
+    sum must be definite to be factorised. Everything costs what it costs for the sum, which is formed once.
     """
 
     curvature: Matrix
@@ -62,7 +62,7 @@ class Floored(Around, Summed):
         match self.curvature:
             case JointEigen() if not self.curvature.is_orthogonal:
                 raise NotExact("a floor keeps the form of an eigenframe only where its bases are orthogonal.")
-            case JointEigen() | DiagonalMatrix() | DenseMatrix() | ScaledIdentity() | Turned():
+            case JointEigen() | DiagonalMatrix() | DenseMatrix() | ScaledIdentity() | RotatedMatrix():
                 return
             case Kronecker() if not self.curvature.batch:
                 return
@@ -88,9 +88,11 @@ class Floored(Around, Summed):
         found: Matrix = self.curvature.__dict__.get("_eigenframe", self.curvature)
         return found
 
-    def adjusted(self, share: float | None = None, floor: float | None = None) -> Floored:
+    def adjusted(self, share: float | None = None, floor: float | None = None) -> FlooredMatrix:
         """The same curvature with other numbers."""
-        return Floored(self.curvature, self.share if share is None else share, self.floor if floor is None else floor)
+        return FlooredMatrix(
+            self.curvature, self.share if share is None else share, self.floor if floor is None else floor
+        )
 
     @property
     def inner(self) -> Matrix:
@@ -129,13 +131,13 @@ class Floored(Around, Summed):
 
     def _plus(self, other: Matrix) -> Matrix:
         if isinstance(other, ScaledIdentity) and not other.batch:
-            return Floored(self.curvature, self.share, self.floor + float(other.scale))
-        return self.total + (other.total if isinstance(other, Floored) else other)
+            return FlooredMatrix(self.curvature, self.share, self.floor + float(other.scale))
+        return self.total + (other.total if isinstance(other, FlooredMatrix) else other)
 
     def __mul__(self, scalar: float | Tensor) -> Matrix:
         if isinstance(scalar, Tensor) and scalar.ndim:
             return self.total * scalar
-        return Floored(self.curvature, self.share * float(scalar), self.floor * float(scalar))
+        return FlooredMatrix(self.curvature, self.share * float(scalar), self.floor * float(scalar))
 
 
 def eigenframe(matrix: Matrix) -> JointEigen | None:
@@ -143,7 +145,7 @@ def eigenframe(matrix: Matrix) -> JointEigen | None:
 
     Of a Kronecker pair they are its kept eigenvectors, computed at first need.
     """
-    found = matrix.diagonalised if isinstance(matrix, Floored) else matrix
+    found = matrix.diagonalised if isinstance(matrix, FlooredMatrix) else matrix
     if isinstance(found, Kronecker) and not found.batch:
         found = found.in_eigenframe()
     if isinstance(found, JointEigen) and found.is_orthogonal:
@@ -151,29 +153,29 @@ def eigenframe(matrix: Matrix) -> JointEigen | None:
     return None
 
 
-def as_floored(matrix: Matrix) -> Floored:
+def as_floored(matrix: Matrix) -> FlooredMatrix:
     """A precision as a curvature plus a floor, the form that a prior is handed down in.
 
     Identities become the floor and everything else the curvature. Exact but for sums of several Kronecker products and for
     eigenbases that are not orthogonal, which are brought to one frame.
     """
     match matrix:
-        case Floored():
+        case FlooredMatrix():
             return matrix
-        case Turned():
-            return Floored(matrix, 1.0, 0.0)
+        case RotatedMatrix():
+            return FlooredMatrix(matrix, 1.0, 0.0)
         case ScaledIdentity():
-            return Floored(scaled_identity(0.0, matrix.over).to(matrix.device), 1.0, float(matrix.scale))
+            return FlooredMatrix(scaled_identity(0.0, matrix.over).to(matrix.device), 1.0, float(matrix.scale))
         case Kronecker() if is_large(*matrix.shape) and not matrix.batch:
-            return Floored(matrix, 1.0, 0.0)
+            return FlooredMatrix(matrix, 1.0, 0.0)
         case KroneckerSum():
             floors = [term for term in matrix.terms if term.is_scaled_identity]
             rest = [term for term in matrix.terms if not term.is_scaled_identity]
             floor = sum(float(term.left[0, 0] * term.right[0, 0]) for term in floors)
             if not rest:
-                return Floored(scaled_identity(0.0, matrix.shape).to(matrix.device), 1.0, floor)
-            return Floored(in_one_frame(rest), 1.0, floor)
-    return Floored(in_one_frame([matrix]), 1.0, 0.0)
+                return FlooredMatrix(scaled_identity(0.0, matrix.shape).to(matrix.device), 1.0, floor)
+            return FlooredMatrix(in_one_frame(rest), 1.0, floor)
+    return FlooredMatrix(in_one_frame([matrix]), 1.0, 0.0)
 
 
 def in_one_frame(terms: Sequence[Matrix]) -> Matrix:
@@ -218,7 +220,7 @@ def in_turned_frame(terms: Sequence[Matrix], floor: float = 0.0) -> Matrix:
     inside = torch.stack([part.among(left.mT, right.mT, index) for part in parts]).sum(0)
     found, vectors = torch.linalg.eigh((inside + inside.mT) / 2)
     values = values.index_put((index,), found.clamp_min(0)).view_as(frame.values)
-    return Turned(JointEigen(frame.left, frame.right, values), index, vectors)
+    return RotatedMatrix(JointEigen(frame.left, frame.right, values), index, vectors)
 
 
 def _couplings(parts: Sequence[Matrix], frame: JointEigen, floor: float) -> Float[Tensor, "out inp"]:
@@ -233,7 +235,7 @@ def _couplings(parts: Sequence[Matrix], frame: JointEigen, floor: float) -> Floa
 
 def frame_error(terms: Sequence[Matrix], frame: Matrix) -> float:
     """‖sum − frame‖ / ‖sum‖ in Frobenius norm for a frame made by `in_one_frame` or `in_turned_frame`: what it left out."""
-    if not isinstance(frame, JointEigen | Turned):
+    if not isinstance(frame, JointEigen | RotatedMatrix):
         return 0.0
     parts = [_as_eigen(piece) for term in terms for piece in _pieces(term)]
     whole = sum(float((_diagonal_along(other, one) * other.values).sum()) for one in parts for other in parts)
@@ -242,16 +244,16 @@ def frame_error(terms: Sequence[Matrix], frame: Matrix) -> float:
     return (left / whole) ** 0.5 if whole else 0.0
 
 
-def _diagonal_along(frame: JointEigen | Turned, matrix: Matrix) -> Float[Tensor, "out inp"]:
-    if isinstance(frame, Turned):
+def _diagonal_along(frame: JointEigen | RotatedMatrix, matrix: Matrix) -> Float[Tensor, "out inp"]:
+    if isinstance(frame, RotatedMatrix):
         return frame.along(matrix)
     return matrix.diagonal_in(frame.left.matrix.mT, frame.right.matrix.mT)
 
 
-def _as_eigen(matrix: Matrix) -> JointEigen | Turned:
+def _as_eigen(matrix: Matrix) -> JointEigen | RotatedMatrix:
     """Any structure with orthogonal eigenvectors that are known, in them."""
     match matrix:
-        case Turned():
+        case RotatedMatrix():
             return matrix
         case JointEigen() if matrix.is_orthogonal:
             return matrix
@@ -266,7 +268,7 @@ def _as_eigen(matrix: Matrix) -> JointEigen | Turned:
 def _pieces(term: Matrix) -> list[Matrix]:
     """A term without nesting, in float64."""
     match term:
-        case Floored():
+        case FlooredMatrix():
             floor = [scaled_identity(term.floor, term.shape).to(term.device)] if term.floor else []
             share = _pieces(term.curvature * term.share) if term.share else []
             return [*share, *floor] or [scaled_identity(0.0, term.shape).to(term.device)]
@@ -285,8 +287,8 @@ def _directions(parts: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
     pairs: list[Kronecker] = []
     frames: list[JointEigen] = []
     for part in parts:
-        if isinstance(part, JointEigen | Turned):
-            frames.append(part.plain() if isinstance(part, Turned) else part)
+        if isinstance(part, JointEigen | RotatedMatrix):
+            frames.append(part.plain() if isinstance(part, RotatedMatrix) else part)
         elif isinstance(part, Kronecker) and not part.is_scaled_identity:
             pairs.append(part)
     if len(frames) == 1 and not pairs and frames[0].is_orthogonal:

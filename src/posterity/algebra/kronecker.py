@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posterity.algebra.base import Matrix, Summed, is_large, per_matrix
+from posterity.algebra.base import FactorisedSum, Matrix, is_large, per_matrix
 from posterity.algebra.dense import DenseMatrix, cholesky, plus_identity, symmetric
 from posterity.algebra.diagonal import Basis, JointEigen, ScaledIdentity, eigenvectors
 from posterity.algebra.frame import Frame
@@ -165,7 +165,7 @@ class Kronecker(Matrix):
 
 
 @dataclass(frozen=True, eq=False)
-class KroneckerSum(Summed):
+class KroneckerSum(FactorisedSum):
     """A sum of Kronecker products, as `a + b` makes it.
 
     Products and traces cost what the terms cost. Solve, log det and draws are exact too: one term by its own

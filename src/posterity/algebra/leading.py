@@ -9,14 +9,14 @@ from torch import Tensor
 
 from posterity.algebra.base import Matrix
 from posterity.algebra.diagonal import JointEigen
-from posterity.algebra.floored import Floored
+from posterity.algebra.floored import FlooredMatrix
 
 LEADING = 64
 """Eigenvectors of the inputs' side. Beyond them the curvature of ResNet-50's layers is within a hundredth of its largest."""
 
 
 @dataclass(frozen=True, eq=False)
-class Leading:
+class LeadingDirections:
     """A precision's own values on the input directions of most curvature, and their mean on all others.
 
     The curvature of a layer lies in few directions, hundreds of times above the rest. The diagonal does not see them: weights
@@ -35,14 +35,14 @@ class Leading:
         return rest * g + (self.left @ ((self.left.mT @ (g @ self.right)) * more)) @ self.right.mT
 
 
-def leading(precision: Matrix, like: Tensor, count: int = LEADING) -> Leading | None:
+def leading(precision: Matrix, like: Tensor, count: int = LEADING) -> LeadingDirections | None:
     """The leading part of a precision whose eigenvectors are known; None where they would have to be computed."""
-    share, floor = (precision.share, precision.floor) if isinstance(precision, Floored) else (1.0, 0.0)
-    frame = precision.kept if isinstance(precision, Floored) else precision
+    share, floor = (precision.share, precision.floor) if isinstance(precision, FlooredMatrix) else (1.0, 0.0)
+    frame = precision.kept if isinstance(precision, FlooredMatrix) else precision
     if not (isinstance(frame, JointEigen) and frame.is_orthogonal):
         return None
     values = share * frame.values.double() + floor
     order = values.mean(0).argsort(descending=True)
     first, others = order[:count], order[count:]
     rest = values[:, others].mean() if len(others) else values.mean()
-    return Leading(frame.left.matrix.to(like), frame.right.matrix[:, first].to(like), values[:, first], rest)
+    return LeadingDirections(frame.left.matrix.to(like), frame.right.matrix[:, first].to(like), values[:, first], rest)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import PIECE, Around, Matrix, positive, standard_normal
+from posterity.algebra.base import PIECE, Matrix, Wrapper, positive, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import JointEigen, ScaledIdentity
 from posterity.algebra.frame import Frame
@@ -22,7 +22,7 @@ from posterity.errors import NotExact, NotSquare, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
-class Turned(Around):
+class RotatedMatrix(Wrapper):
     """(A⊗B) T diag(values) Tᵀ (A⊗B)ᵀ, T an orthogonal matrix that differs from the identity among some directions only.
 
     Products, solutions and draws cost those of the frame and two products with T's `vectors`.
@@ -131,7 +131,9 @@ class Turned(Around):
     def shares_directions(self, other: Matrix) -> bool:
         """Whether the other is diagonal along the very same directions."""
         return (
-            isinstance(other, Turned) and other.vectors is self.vectors and self.frame_of.shares_bases(other.frame_of)
+            isinstance(other, RotatedMatrix)
+            and other.vectors is self.vectors
+            and self.frame_of.shares_bases(other.frame_of)
         )
 
     def tensors(self) -> tuple[str, dict[str, Tensor]]:
@@ -145,12 +147,12 @@ class Turned(Around):
             'pt.update(..., join="frame"), or use `solve`, `whiten` or `trace_of`.'
         )
 
-    def jittered(self, relative: float) -> Turned:
+    def jittered(self, relative: float) -> RotatedMatrix:
         return replace(self, frame_of=self.frame_of.jittered(relative))
 
     def _plus(self, other: Matrix) -> Matrix | None:
         match other:
-            case Turned() if self.shares_directions(other):
+            case RotatedMatrix() if self.shares_directions(other):
                 return self._with(self.values + other.values)
             case ScaledIdentity() if not other.batch:
                 return self._with(self.values + other.scale)
@@ -161,7 +163,7 @@ class Turned(Around):
             return DenseMatrix(self.dense(), self.shape) * scalar
         return self._with(self.values * float(scalar))
 
-    def _with(self, values: Tensor) -> Turned:
+    def _with(self, values: Tensor) -> RotatedMatrix:
         return replace(self, frame_of=replace(self.frame_of, values=values))
 
     def _turn(self, z: Tensor, by: Tensor) -> Tensor:
@@ -176,7 +178,7 @@ class Turned(Around):
         return self.frame_of.right.matrix.to(like)
 
     def _positive(self) -> Tensor:
-        positive(self.values, "Turned")
+        positive(self.values, "RotatedMatrix")
         return self.values.double()
 
     def _pieces(self) -> Iterator[tuple[Tensor, Tensor]]:

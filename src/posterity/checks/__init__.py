@@ -1,7 +1,7 @@
 """The border: what a user gives is looked at once, before anything is computed, and what is wrong is said in one sentence."""
 
 from posterity.checks.admitted import (
-    Admitted,
+    ValidatedData,
     admitted,
     check_estimator,
     check_finite,
@@ -15,7 +15,7 @@ from posterity.checks.admitted import (
 from posterity.checks.explained import explained
 
 __all__ = [
-    "Admitted",
+    "ValidatedData",
     "admitted",
     "check_estimator",
     "check_finite",

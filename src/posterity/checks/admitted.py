@@ -35,7 +35,7 @@ MEANT = {
 }
 
 
-class Admitted(NamedTuple):
+class ValidatedData(NamedTuple):
     """Data in the form that all parts take, and the names of its classes where labels were text."""
 
     data: Any
@@ -48,7 +48,7 @@ def admitted(
     likelihood: object = None,
     estimator: object = None,
     classes: Sequence[str] | None = None,
-) -> Admitted:
+) -> ValidatedData:
     """Look at what a user gave, before anything is computed.
 
     Arrays of numpy and tables of pandas become tensors; labels that are text become numbers, and their names, in
@@ -69,7 +69,7 @@ def admitted(
         NotFinite: if inputs or targets hold NaN or infinities.
         BadData: if inputs and targets do not pair up, or do not fit the network.
     """
-    if isinstance(data, Admitted):
+    if isinstance(data, ValidatedData):
         return data
     check_likelihood(likelihood)
     check_estimator(estimator)
@@ -81,9 +81,9 @@ def admitted(
     names = tuple(map(str, classes)) if classes is not None and len(classes) else None
     if isinstance(data, (tuple, list)) and len(data) == 2 and isinstance(data[0], Mapping) and _is_array(data[1]):
         y, names = _targets(data[1], names)
-        return Admitted(NamedRows(data[0], y), names)
+        return ValidatedData(NamedRows(data[0], y), names)
     if not _is_pair(data):
-        return Admitted(data, names)
+        return ValidatedData(data, names)
     x = _inputs(data[0], model)
     y, names = _targets(data[1], names)
     if not x.ndim or not y.ndim or len(x) != len(y):
@@ -98,7 +98,7 @@ def admitted(
                 f"labels reach up to {int(y.max())} and classes= has {len(names)} names: name every class, in the order of "
                 "the labels, which begin at 0."
             )
-    return Admitted((x, y), names)
+    return ValidatedData((x, y), names)
 
 
 class NamedRows(Dataset[dict[str, Any]]):

@@ -17,7 +17,7 @@ from posterity.cli import options as opt
 from posterity.cli.learning import on_features
 from posterity.cli.networks import HEAD
 from posterity.cli.output import note, report
-from posterity.cli.reading import Examples, read
+from posterity.cli.reading import TensorExamples, read
 from posterity.cli.reading.read import kind_of
 from posterity.cli.reading.tables import read_table
 from posterity.cli.saved import Manifest, carrying
@@ -110,7 +110,7 @@ def ask(
     )
 
 
-def _fit(examples: Examples, given: list[str | None], known: list[int], words: str | None) -> pt.Fit:
+def _fit(examples: TensorExamples, given: list[str | None], known: list[int], words: str | None) -> pt.Fit:
     labels = [str(given[i]) for i in known]
     classes = tuple(sorted(set(labels)))
     y = torch.tensor([classes.index(label) for label in labels])
@@ -148,7 +148,7 @@ def _of_table(path: Path, target: str, count: int) -> list[str | None]:
     return [None if cell is None or cell != cell else str(cell) for cell in column]
 
 
-def _of_file(path: Path | None, examples: Examples) -> list[str | None]:
+def _of_file(path: Path | None, examples: TensorExamples) -> list[str | None]:
     """None for inputs that were not asked for, an empty text for those without an answer yet."""
     given: list[str | None] = [None] * len(examples.names)
     if path is None or not path.is_file():
@@ -171,7 +171,7 @@ def _write(path: Path, rows: list[tuple[str, str]]) -> None:
     write_whole(path, text.getvalue())
 
 
-def _save(path: Path, fit: pt.Fit, examples: Examples, known: list[int]) -> None:
+def _save(path: Path, fit: pt.Fit, examples: TensorExamples, known: list[int]) -> None:
     some = replace(examples, x=examples.x[known], rows=examples.rows[known], names=[examples.names[i] for i in known])
     manifest = Manifest(examples.recipe, HEAD, len(fit.classes), fit.classes)
     posterior = carrying(fit.posterior, manifest, replace(some, classes=fit.classes), None)

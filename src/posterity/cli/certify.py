@@ -15,7 +15,7 @@ from posterity.cli import options as opt
 from posterity.cli.networks import build
 from posterity.cli.output import command_line, note, report, write_page
 from posterity.cli.reading import ReadOptions, look, read
-from posterity.cli.saved import Saved, check_new_rows, open_saved
+from posterity.cli.saved import SavedFile, check_new_rows, open_saved
 from posterity.errors import BadAudit, BadData
 from posterity.pages import certificate_page
 
@@ -142,7 +142,7 @@ def audit(
 Pair = tuple[Tensor, Tensor]
 
 
-def _examples(opened: Saved, data: str | None, options: ReadOptions) -> tuple[Pair, Tensor | None]:
+def _examples(opened: SavedFile, data: str | None, options: ReadOptions) -> tuple[Pair, Tensor | None]:
     """Those that are named, or those that a fit learned from, where it keeps them; and their groups."""
     if data is not None:
         examples = read(data, options, opened.said.recipe, opened.said.classes)
@@ -163,7 +163,7 @@ def _examples(opened: Saved, data: str | None, options: ReadOptions) -> tuple[Pa
 
 
 def _by_hand(
-    opened: Saved, network: str | None, data: str | None, options: ReadOptions
+    opened: SavedFile, network: str | None, data: str | None, options: ReadOptions
 ) -> tuple[nn.Module, Pair, Tensor | None]:
     """The network, the examples and their groups for a prior's file, which may say how data is read for it."""
     name, m = opened.name(network), opened.manifest

@@ -16,7 +16,7 @@ import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.networks import HEAD, build, default_for, imported, spoken
 from posterity.cli.output import command_line, note, report, write_page
-from posterity.cli.reading import Examples, ReadOptions, look, read
+from posterity.cli.reading import ReadOptions, TensorExamples, look, read
 from posterity.cli.saved import Manifest, carrying, check_new, open_saved
 from posterity.errors import BadData
 from posterity.heads.network import FeatureNetwork
@@ -30,7 +30,7 @@ PriorArgument = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class LearnOptions:
     """What a user asks of learning: each field is an argument or an option of the commands below."""
 
     out: opt.Out
@@ -93,29 +93,31 @@ class Asked:
         return self.data or str(self.features)
 
 
-@opt.command(Asked)
-def learn(asked: Asked) -> None:
+@opt.command(LearnOptions)
+def learn(asked: LearnOptions) -> None:
     """Train a network on data and write its posterior: one file that predict, evaluate, certify and adapt use."""
-    Run("learn", asked).go()
+    LearnCommand("learn", asked).go()
 
 
 @opt.command(
-    Asked,
+    LearnOptions,
     without=("columns", "text", "task", "size", "channels", "epochs", "lr", "batch_size", "features", "words"),
     first={"prior": PriorArgument, "data": opt.Data},
 )
-def adapt(asked: Asked) -> None:
+def adapt(asked: LearnOptions) -> None:
     """Adapt a prior to few examples, without training: seconds for a hundred of them."""
-    Run("adapt", asked).go()
+    LearnCommand("adapt", asked).go()
 
 
-@opt.command(Asked, without=("prior", "head", "features", "labels", "encoder", "words"), first={"data": opt.Data})
-def prior_learn(asked: Asked) -> None:
+@opt.command(
+    LearnOptions, without=("prior", "head", "features", "labels", "encoder", "words"), first={"data": opt.Data}
+)
+def prior_learn(asked: LearnOptions) -> None:
     """Learn from data and write the posterior as a prior to share: no example is in the file."""
-    Run("learn", asked, kind="prior").go()
+    LearnCommand("learn", asked, kind="prior").go()
 
 
-def on_features(examples: Examples, prior: Any = None, words: str | None = None) -> pt.Fit:
+def on_features(examples: TensorExamples, prior: Any = None, words: str | None = None) -> pt.Fit:
     """A head on rows of features; the names of the classes, or an earlier head, are its prior."""
     x, y = examples.pair
     if words is not None:
@@ -124,10 +126,12 @@ def on_features(examples: Examples, prior: Any = None, words: str | None = None)
     return pt.head(x, y, groups=examples.groups, prior=prior, classes=examples.classes or None)
 
 
-class Run:
+class LearnCommand:
     """What learning and adapting have in common: an estimate, or reading, fitting, writing and printing."""
 
-    def __init__(self, verb: Literal["learn", "adapt"], asked: Asked, kind: Literal["fit", "prior"] = "fit") -> None:
+    def __init__(
+        self, verb: Literal["learn", "adapt"], asked: LearnOptions, kind: Literal["fit", "prior"] = "fit"
+    ) -> None:
         self.verb, self.asked, self.kind = verb, asked, kind
         self.given = None if asked.prior is None else open_saved(asked.prior)
         self.prior = None if self.given is None else self.given.handed_down
@@ -221,7 +225,7 @@ class Run:
         gaussians = {"prior": fit.prior, "posterior": fit.posterior}
         write_page(asked.page, lambda: fit_page(title, story, gaussians, fit.history, command_line()))
 
-    def examples(self) -> Examples:
+    def examples(self) -> TensorExamples:
         """All examples, read as the prior's data was."""
         note(f"reading {self.asked.where}", self.asked.quiet)
         # A head that is kept has its outputs in the order of the card's names, whichever of them the data has.
@@ -233,7 +237,7 @@ class Run:
             raise BadData(f'{self.asked.where} has one class, "{found.classes[0]}": at least two are needed.')
         return found
 
-    def fit(self, examples: Examples, model: nn.Module) -> pt.Fit:
+    def fit(self, examples: TensorExamples, model: nn.Module) -> pt.Fit:
         """The verb itself."""
         options: dict[str, Any] = {
             "classes": examples.classes or None,
@@ -271,7 +275,7 @@ def _times(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape))
 
 
-def _story(examples: Examples, fit: pt.Fit, name: str) -> dict[str, str]:
+def _story(examples: TensorExamples, fit: pt.Fit, name: str) -> dict[str, str]:
     """What was learned from what, and how."""
     classes = f"{len(examples.classes)} classes: {', '.join(examples.classes)}" if examples.classes else "regression"
     story = {

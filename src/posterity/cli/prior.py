@@ -23,7 +23,7 @@ from posterity.gaussian import Gaussian
 from posterity.gaussian.bundle import naming
 from posterity.gaussian.container import LIMIT
 from posterity.gaussian.spectrum import FACTOR_LIMIT, Spectrum, spectrum
-from posterity.gaussian.storage import Stored, read
+from posterity.gaussian.storage import FileContent, read
 from posterity.pages import prior_page
 from posterity.workflow.cost import size as _bytes
 from posterity.workflow.file import read_manifest
@@ -134,7 +134,7 @@ def compare(
     write_page(page, lambda: prior_page(f"{first.name} and {second.name}", story, both, command_line()))
 
 
-def _stored(path: Path, limit: int = LIMIT) -> Stored:
+def _stored(path: Path, limit: int = LIMIT) -> FileContent:
     """A prior's file; of a fit, what it hands down."""
     if path.is_dir():
         kind = "prior" if isinstance(open_saved(path).content, Gaussian) else "posterior"
@@ -144,7 +144,7 @@ def _stored(path: Path, limit: int = LIMIT) -> Stored:
     except NotAFit:
         return read(path, limit_bytes=limit)
     with naming(path):
-        return Stored(found.gaussian("posterior"), dict(found.raw["written_by"]), path.stat().st_size)
+        return FileContent(found.gaussian("posterior"), dict(found.raw["written_by"]), path.stat().st_size)
 
 
 def _tried(value: Callable[[], Tensor]) -> float:
@@ -155,7 +155,7 @@ def _tried(value: Callable[[], Tensor]) -> float:
         return math.nan
 
 
-def _story(stored: Stored) -> dict[str, str]:
+def _story(stored: FileContent) -> dict[str, str]:
     """Where a prior comes from, and how data is read for it if the command line has written so."""
     card, manifest = stored.gaussian.card, manifest_of(stored.gaussian.card)
     reading = {} if manifest is None else {"network": manifest.network or "", **dict(manifest.recipe.rows())}

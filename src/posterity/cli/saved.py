@@ -15,10 +15,10 @@ from torch import nn
 
 import posterity as pt
 from posterity.cli.networks import NETWORKS, build
-from posterity.cli.reading import Examples as ReadExamples
-from posterity.cli.reading import Recipe
+from posterity.cli.reading import DataRecipe
+from posterity.cli.reading import TensorExamples as ReadExamples
 from posterity.cli.reading.seen import SeenRows
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.errors import BadData, DamagedFile, NotAFit, NotWritable, Overlap, UnknownNetwork
 from posterity.files import check_place
 from posterity.gaussian.bundle import naming
@@ -31,7 +31,7 @@ from posterity.workflow.file import FitManifest, read_manifest
 class Manifest:
     """What is added to a fit or a prior."""
 
-    recipe: Recipe
+    recipe: DataRecipe
     network: str | None = None
     """Its name; None for a prior that does not say."""
     outputs: int = 0
@@ -48,7 +48,7 @@ class Manifest:
     def from_json(cls, found: Any) -> Manifest:
         """From plain values, each looked at: they may come from a file of unknown origin."""
         try:
-            recipe = Recipe.from_json(found)
+            recipe = DataRecipe.from_json(found)
             network, classes = found.get("network"), tuple(map(str, found.get("classes") or ()))
             head = {None: None, "keep": "keep", "new": "new"}[found.get("head")]
             outputs = int(found.get("outputs") or len(classes))
@@ -99,7 +99,7 @@ def check_new_rows(prior: pt.Gaussian | None, examples: ReadExamples) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Saved:
+class SavedFile:
     """A fit or a prior that was opened: its manifest, and how to get at the rest."""
 
     path: Path
@@ -125,7 +125,7 @@ class Saved:
         with naming(self.path):
             return self._fit.count
 
-    def examples(self) -> Examples | None:
+    def examples(self) -> TrainingSet | None:
         """The training examples, where they are kept."""
         with naming(self.path):
             return self._fit.examples()
@@ -173,7 +173,7 @@ class Saved:
         return self.content
 
 
-def open_saved(path: Path) -> Saved:
+def open_saved(path: Path) -> SavedFile:
     """A fit or a prior, every byte checked. Nothing in it is run.
 
     Raises:
@@ -184,9 +184,9 @@ def open_saved(path: Path) -> Saved:
     except NotAFit:
         prior = pt.load(path)
         with naming(path):
-            return Saved(path, manifest_of(prior.card), prior)
+            return SavedFile(path, manifest_of(prior.card), prior)
     with naming(path):
-        return Saved(path, Manifest.from_json(found.extra) if found.extra else None, found)
+        return SavedFile(path, Manifest.from_json(found.extra) if found.extra else None, found)
 
 
 def check_new(path: Path, overwrite: bool) -> None:

@@ -17,14 +17,14 @@ from torch import Tensor
 import posterity as pt
 from posterity.cli import options as opt
 from posterity.cli.output import command_line, note, plain, report, write_page
-from posterity.cli.reading import Examples, ReadOptions, read
-from posterity.cli.saved import Saved, open_saved, seen_rows_of
+from posterity.cli.reading import ReadOptions, TensorExamples, read
+from posterity.cli.saved import SavedFile, open_saved, seen_rows_of
 from posterity.data.hashes import by_chance, seen
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData
 from posterity.files import replacing, write_whole
 from posterity.novelty import alarm
-from posterity.pacbayes.examples import Examples as Counted
+from posterity.pacbayes.examples import CertificateData as Counted
 from posterity.pages import evaluation_page, prediction_page
 from posterity.pages.results import NAMES, scores_of
 
@@ -143,7 +143,7 @@ def evaluate(
     write_page(page, lambda: evaluation_page(title, scores, *drawn, command_line(), rate))
 
 
-def _read(opened: Saved, data: str, asked: ReadOptions, needed: bool = True) -> Examples:
+def _read(opened: SavedFile, data: str, asked: ReadOptions, needed: bool = True) -> TensorExamples:
     m = opened.said
     found = read(data, asked, m.recipe, m.classes, needed)
     for line in found.notes:
@@ -151,14 +151,14 @@ def _read(opened: Saved, data: str, asked: ReadOptions, needed: bool = True) -> 
     return found
 
 
-def _seen(opened: Saved, examples: Examples) -> int:
+def _seen(opened: SavedFile, examples: TensorExamples) -> int:
     """How many of the examples the fit has learned from, as far as its record tells."""
     here, past = Provenance.of(examples.pair).hashes, opened.handed_down
     shared = int(seen(past.provenance.hashes, here).sum())
     return max(shared if shared > by_chance(here) else 0, seen_rows_of(past).among(examples))
 
 
-def _predict(opened: Saved, network: str | None, examples: Examples, seed: int, quiet: bool) -> pt.Prediction:
+def _predict(opened: SavedFile, network: str | None, examples: TensorExamples, seed: int, quiet: bool) -> pt.Prediction:
     """In the target's own units."""
     fit = opened.fit(network)
     note(f"predicting for {len(examples.x):,} inputs", quiet)

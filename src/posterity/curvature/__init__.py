@@ -1,43 +1,50 @@
 """From a network and data to one structured matrix per block."""
 
+from typing import Any
+
 from posterity.curvature.base import Estimator
 from posterity.curvature.dense import Dense
 from posterity.curvature.diagonal import Diagonal
-from posterity.curvature.framed import Framed
-from posterity.curvature.in_frame import InFrame
+from posterity.curvature.framed import OwnFrame
+from posterity.curvature.in_frame import GivenFrame
 from posterity.curvature.kfac import EKFAC, KFAC
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import (
-    Automatic,
+    AutomaticLabels,
     Bernoulli,
     Categorical,
-    Empirical,
-    Exact,
+    EmpiricalLabels,
+    ExactLabels,
     GaussianNoise,
     Labels,
     Likelihood,
-    Sampled,
+    SampledLabels,
 )
 from posterity.curvature.sweep import Curvature, estimate
+from posterity.deprecated import renamed
 
 __all__ = [
     "EKFAC",
     "KFAC",
     "KFOC",
-    "Automatic",
+    "AutomaticLabels",
     "Bernoulli",
     "Categorical",
     "Curvature",
     "Dense",
     "Diagonal",
-    "Empirical",
+    "EmpiricalLabels",
     "Estimator",
-    "Exact",
-    "Framed",
+    "ExactLabels",
     "GaussianNoise",
-    "InFrame",
+    "GivenFrame",
     "Labels",
     "Likelihood",
-    "Sampled",
+    "OwnFrame",
+    "SampledLabels",
     "estimate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return renamed("curvature", name)

@@ -14,11 +14,11 @@ from posterity.algebra import Matrix
 from posterity.blocks import Block, Call
 from posterity.blocks.base import plain_fields
 from posterity.blocks.linear import sum_dtype
-from posterity.curvature.likelihoods import Automatic, Labels
+from posterity.curvature.likelihoods import AutomaticLabels, Labels
 from posterity.data.batches import Workers
 from posterity.data.provenance import Provenance
 
-AUTOMATIC = Automatic()
+AUTOMATIC = AutomaticLabels()
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ KEPT = 1 << 26
 
 
 @dataclass(frozen=True)
-class Framed(Estimator):
+class OwnFrame(Estimator):
     """Eigenvectors U and V of another estimator's pair on the first examples, then Σ (Uᵀ G V)² over all of them.
 
     Any frame gives values whose trace is the Fisher's, and the frame only decides how much lies off the diagonal. So a part
     of the data is enough for it, and one pass over all for the values: cheaper than K-FOC's own pass, and half of EKFAC's
-    two. With no more examples than `examples` and `Framed(frame=KFAC())` it is EKFAC exactly.
+    two. With no more examples than `examples` and `OwnFrame(frame=KFAC())` it is EKFAC exactly.
 
     Args:
         labels: over which the Fisher information is taken.
@@ -42,11 +42,11 @@ class Framed(Estimator):
             raise ValueError(f"a frame is made of at least 1 example, not {self.examples}")
 
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
-        return _Framed(block, dtype, self) if block.layer.separable else Squares(block, dtype)
+        return _OwnFrameValues(block, dtype, self) if block.layer.separable else Squares(block, dtype)
 
 
-class _Framed(ValuesInFrame):
-    def __init__(self, block: Block, dtype: torch.dtype, choice: Framed) -> None:
+class _OwnFrameValues(ValuesInFrame):
+    def __init__(self, block: Block, dtype: torch.dtype, choice: OwnFrame) -> None:
         # In float64: eigenvectors of what float32 has rounded are no worse, but must be orthogonal.
         super().__init__(block, dtype, replace(choice.frame, labels=choice.labels).start(block, torch.float64))
         self.examples = choice.examples

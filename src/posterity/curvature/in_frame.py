@@ -11,17 +11,17 @@ import torch
 from posterity.algebra import JointEigen, Matrix, eigenframe
 from posterity.blocks import Block, Call
 from posterity.curvature.base import AUTOMATIC, Accumulator, Estimator
-from posterity.curvature.framed import Framed
+from posterity.curvature.framed import OwnFrame
 from posterity.curvature.kfac import KFAC, add_squares
 from posterity.curvature.likelihoods import Labels
 from posterity.data.batches import Workers
 from posterity.data.provenance import Provenance
 
-OWN = Framed(frame=KFAC())
+OWN = OwnFrame(frame=KFAC())
 BY_HAND = "eigenvectors of curvature that were given by hand"
 
 
-class _Learned(Protocol):
+class _FrameSource(Protocol):
     """A Gaussian, as far as its eigenvectors and their past are concerned."""
 
     @property
@@ -32,7 +32,7 @@ class _Learned(Protocol):
 
 
 @dataclass(frozen=True)
-class InFrame(Estimator):
+class GivenFrame(Estimator):
     """Σ (Uᵀ G V)² over the data, with the eigenvectors U and V of matrices that are given.
 
     The trace is the Fisher's, whatever the frame; what lies off the diagonal in it is dropped. After the prior whose precision
@@ -43,11 +43,11 @@ class InFrame(Estimator):
         labels: over which the Fisher information is taken.
         frames: matrices by block. What has no product of orthogonal bases gives no frame.
         rest: the estimator of blocks without a frame.
-        past: what the matrices have seen. No one can tell of matrices that are given by hand; `InFrame.of` takes those of a
+        past: what the matrices have seen. No one can tell of matrices that are given by hand; `GivenFrame.of` takes those of a
             Gaussian with all it has seen.
 
     Example:
-        >>> curvature = pt.estimate(model, data, pt.curvature.InFrame.of(prior))
+        >>> curvature = pt.estimate(model, data, pt.curvature.GivenFrame.of(prior))
         >>> posterior = pt.update(model, curvature, prior)
     """
 
@@ -56,7 +56,7 @@ class InFrame(Estimator):
     past: Provenance = field(default_factory=lambda: Provenance.unknown(BY_HAND), repr=False, hash=False)
 
     @classmethod
-    def of(cls, gaussian: _Learned, labels: Labels = AUTOMATIC, rest: Estimator = OWN) -> InFrame:
+    def of(cls, gaussian: _FrameSource, labels: Labels = AUTOMATIC, rest: Estimator = OWN) -> GivenFrame:
         """In the eigenvectors of a Gaussian's precision."""
         return cls(labels, gaussian.precision, rest, gaussian.provenance)
 
@@ -66,7 +66,7 @@ class InFrame(Estimator):
 
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
         frame = self._frame(block)
-        return self.rest.start(block, dtype) if frame is None else _InFrame(block, dtype, frame)
+        return self.rest.start(block, dtype) if frame is None else _GivenFrameValues(block, dtype, frame)
 
     def memory(self, block: Block) -> int:
         return self.rest.memory(block) if self._frame(block) is None else 8 * block.layer.out * block.layer.inp
@@ -78,7 +78,7 @@ class InFrame(Estimator):
         return eigenframe(given)
 
 
-class _InFrame(Accumulator):
+class _GivenFrameValues(Accumulator):
     def __init__(self, block: Block, dtype: torch.dtype, frame: JointEigen) -> None:
         super().__init__(block, dtype)
         self.frame = frame

@@ -32,7 +32,7 @@ class KFAC(Estimator):
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
         if not block.layer.separable:
             return Squares(block, dtype)
-        return Averages(block, dtype) if self.sharing == "expand" else ReducedAverages(block, dtype)
+        return Averages(block, dtype) if self.sharing == "expand" else ExampleAverages(block, dtype)
 
 
 class Averages(Accumulator):
@@ -84,7 +84,7 @@ class Averages(Accumulator):
         return Kronecker.unchecked(left.to(self.dtype), right.to(self.dtype))
 
 
-class ReducedAverages(Averages):
+class ExampleAverages(Averages):
     """The same of each example's summed gradient rows and averaged input rows."""
 
     needs_inputs = True
@@ -138,7 +138,7 @@ class EKFAC(Estimator):
     """
 
     def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
-        return _Rotated(block, dtype, Averages(block, dtype)) if block.layer.separable else Squares(block, dtype)
+        return _RotatedValues(block, dtype, Averages(block, dtype)) if block.layer.separable else Squares(block, dtype)
 
 
 class ValuesInFrame(Accumulator):
@@ -173,7 +173,7 @@ class ValuesInFrame(Accumulator):
             self.finder.restore(state["finder"])
 
 
-class _Rotated(ValuesInFrame):
+class _RotatedValues(ValuesInFrame):
     phases = 2
 
     def next_phase(self, workers: Workers) -> None:

@@ -115,12 +115,12 @@ class Categorical(Likelihood):
         if outputs.ndim > 2:
             raise BadTargets(
                 f"Exact labels for outputs of shape {tuple(outputs.shape)} would take a backward pass per position and class: "
-                "use Sampled(n)."
+                "use SampledLabels(n)."
             )
         return list(self.fisher_root(outputs).unbind(-1))
 
 
-class Independent(Likelihood):
+class IndependentOutputs(Likelihood):
     """Each output has a Fisher information of its own, and none is tied to another."""
 
     @abstractmethod
@@ -138,7 +138,7 @@ class Independent(Likelihood):
 
 
 @dataclass(frozen=True)
-class GaussianNoise(Independent):
+class GaussianNoise(IndependentOutputs):
     """Targets are outputs plus normal noise of a precision (one over the variance), for any number of outputs.
 
     Without a precision, verbs that learn find it from the data; all others take 1. With `per_input=True` the noise depends on the
@@ -239,7 +239,7 @@ class NoisePerInput(GaussianNoise):
 
 
 @dataclass(frozen=True)
-class Bernoulli(Independent):
+class Bernoulli(IndependentOutputs):
     """Outputs are logits of independent yes-or-no targets, one or many."""
 
     def check(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -294,21 +294,21 @@ class Labels(ABC):
 
 
 @dataclass(frozen=True)
-class Sampled(Labels):
+class SampledLabels(Labels):
     """n labels drawn from the model for each example: unbiased for every n, less noise with more (averaged, not summed)."""
 
     n: int = 1
 
     def __post_init__(self) -> None:
         if self.n < 1:
-            raise ValueError(f"Sampled(n) needs n of at least 1, not {self.n}")
+            raise ValueError(f"SampledLabels(n) needs n of at least 1, not {self.n}")
 
     def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
         return (of.sampled_residual(outputs, targets, generator) / self.n**0.5 for _ in range(self.n))
 
 
 @dataclass(frozen=True)
-class Exact(Labels):
+class ExactLabels(Labels):
     """The expectation over the model's labels, in closed form: as many backward passes as the outputs have dimensions."""
 
     def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
@@ -316,7 +316,7 @@ class Exact(Labels):
 
 
 @dataclass(frozen=True)
-class Empirical(Labels):
+class EmpiricalLabels(Labels):
     """The labels of the data: the "empirical Fisher", cheap and biased."""
 
     def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
@@ -324,11 +324,11 @@ class Empirical(Labels):
 
 
 @dataclass(frozen=True)
-class Automatic(Labels):
+class AutomaticLabels(Labels):
     """Exact where that takes one backward pass (one output, two classes), one sampled label where it takes more."""
 
     def vectors(self, of: Likelihood, outputs: Tensor, targets: Tensor, generator: Generator) -> Iterable[Tensor]:
         by_example = outputs[0].numel() if len(outputs) else 0
         one_pass = outputs.ndim == 2 and by_example == 2 if isinstance(of, Categorical) else by_example == 1
-        chosen: Labels = Exact() if one_pass else Sampled(1)
+        chosen: Labels = ExactLabels() if one_pass else SampledLabels(1)
         return chosen.vectors(of, outputs, targets, generator)

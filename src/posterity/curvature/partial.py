@@ -21,7 +21,7 @@ RATIO = 20
 WHAT = "this estimate"
 
 
-class Partial:
+class ResumeFile:
     """One worker's file: read at the beginning, written on the way, gone at the end.
 
     It names what it belongs to (estimator, likelihood, weights, batch size, number of workers) and the examples that are in it.

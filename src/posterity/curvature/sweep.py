@@ -20,7 +20,7 @@ from posterity.checks import admitted
 from posterity.curvature.base import Accumulator, Estimator
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import Categorical, Likelihood
-from posterity.curvature.partial import Partial
+from posterity.curvature.partial import ResumeFile
 from posterity.data.batches import Batch, Data, Workers, batch_count, batches, check_data
 from posterity.data.hashes import Hashes, batch_hashes, gathered
 from posterity.data.provenance import Provenance, matrices_digest, past_of
@@ -128,7 +128,7 @@ def estimate(
         "the batch size": batch_size,
         "the number of processes": workers.size,
     }
-    partial = None if checkpoint is None else Partial(checkpoint, workers, settings)
+    partial = None if checkpoint is None else ResumeFile(checkpoint, workers, settings)
     with torch.inference_mode(False), watched(model, found) as watch:
         pass_over = _Pass(model, found, estimator, likelihood, generator, watch, partial)
         phases = max(a.phases for a in pass_over.accumulators.values())
@@ -169,7 +169,7 @@ class _Pass:
         self.hashes: list[Hashes | None] = []
         self.unreadable: BadData | None = None
         self.start = generator.get_state()
-        self.partial: Partial | None = partial
+        self.partial: ResumeFile | None = partial
         self.batches, self.skipped = 0, 0
         self.largest: int | None = None
         """As many examples as a large batch is cut into, once that is known."""

@@ -14,7 +14,7 @@ from posterity.errors import NoData
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class TrainingSet:
     """All training examples at once."""
 
     __repr__ = brief
@@ -41,9 +41,9 @@ class Examples:
             return self.whole.positional[0], self.whole.targets
         return [(b.positional[0] if b.positional else dict(b.named), b.targets) for b in self.inputs]
 
-    def rows(self, index: Tensor) -> Examples:
+    def rows(self, index: Tensor) -> TrainingSet:
         """Some of them."""
-        return Examples([self.whole.rows(index)], self.targets[index], self.outputs)
+        return TrainingSet([self.whole.rows(index)], self.targets[index], self.outputs)
 
 
 def read_up_to(data: Data, batch_size: int, most: int, largest: int, device: torch.device) -> list[Batch] | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posterity.brief import brief
 from posterity.errors import BadPriorFile, DamagedFile
-from posterity.gaussian.container import LIMIT, Entry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.container import LIMIT, TensorEntry, read_file, tensors_in, versions, write_file
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import Header
 from posterity.gaussian.storage import assemble, disassemble
@@ -53,7 +53,7 @@ def write_bundle(
     """Write plain values, Gaussians and further tensors, each under the name of its part, in one atomic step."""
     tensors = {f"{part}/{name}": x for part, own in parts.items() for name, x in own.items()}
     columns = [name for name, x in tensors.items() if x.ndim > 1 and not x.is_contiguous() and x.mT.is_contiguous()]
-    entries = {name: Entry(x.mT if name in columns else x) for name, x in tensors.items()}
+    entries = {name: TensorEntry(x.mT if name in columns else x) for name, x in tensors.items()}
     headers = {}
     for part, gaussian in gaussians.items():
         headers[part], own = disassemble(gaussian)

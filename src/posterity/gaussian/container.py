@@ -53,7 +53,7 @@ _SEAL = re.compile(rb'"posterity"\s*:\s*"\{\\"sha256\\":\\"([0-9a-f]{64})\\"')
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """A tensor as it will lie in the file; its bytes are made when they are written."""
 
     tensor: Tensor
@@ -76,7 +76,7 @@ class Entry:
         return x.contiguous().reshape(-1).view(torch.uint8).numpy()
 
 
-def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, Entry]) -> None:
+def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, TensorEntry]) -> None:
     """Write a header and tensors, atomically: whatever happens, the old file or the new one is there, and whole.
 
     Raises:
@@ -155,7 +155,7 @@ _CODES = {
 """What safetensors calls them."""
 
 
-def _write_into(file: Any, tensors: Mapping[str, Entry], text: str) -> None:
+def _write_into(file: Any, tensors: Mapping[str, TensorEntry], text: str) -> None:
     """A safetensors file in one go: its table, the tensors one by one, and the digest of all in the place of its zeros."""
     table: dict[str, Any] = {"__metadata__": {KEY: text}}
     end = 0

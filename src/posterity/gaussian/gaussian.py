@@ -19,7 +19,7 @@ from posterity.data.provenance import Provenance, digest
 from posterity.errors import BlockMismatch
 from posterity.gaussian.card import Card
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
-from posterity.gaussian.known import Known
+from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.spread import Spread
 
 
@@ -36,7 +36,7 @@ class Gaussian:
     card: Card = field(default_factory=Card)
     frozen: FrozenState = field(default_factory=FrozenState)
     """What the network computes with beside the blocks (norm statistics, frozen weights), up to 64 MiB; empty if unknown."""
-    known: Known = field(default_factory=Known)
+    known: KnownFeatures = field(default_factory=KnownFeatures)
     """Features of at most 512 known inputs and quantiles of scores, by which unknown inputs are found: at most about 1 MB."""
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class Gaussian:
 
         `.unknown` of predictions by this Gaussian is then None, and `pt.adapt` compares new inputs with its own examples alone.
         """
-        return replace(self, known=Known())
+        return replace(self, known=KnownFeatures())
 
     @property
     def blocks(self) -> tuple[str, ...]:

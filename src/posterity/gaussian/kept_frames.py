@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from posterity.algebra import Floored, Kronecker, Matrix, eigenvectors, is_large
+from posterity.algebra import FlooredMatrix, Kronecker, Matrix, eigenvectors, is_large
 from posterity.files import replacing, room_for
 from posterity.gaussian.gaussian import Gaussian
 from posterity.memory import require_memory
@@ -43,7 +43,7 @@ def keep_frames(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
 
 
 def _pair(matrix: Matrix) -> Kronecker | None:
-    matrix = matrix.curvature if isinstance(matrix, Floored) else matrix
+    matrix = matrix.curvature if isinstance(matrix, FlooredMatrix) else matrix
     return matrix if isinstance(matrix, Kronecker) and is_large(*matrix.shape) else None
 
 

@@ -12,7 +12,7 @@ from posterity.brief import brief
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownFeatures:
     """Features of known inputs, and quantiles of how left-out ones look beside them: tensors and plain values."""
 
     __repr__ = brief

@@ -12,13 +12,13 @@ from posterity.algebra import (
     Basis,
     DenseMatrix,
     DiagonalMatrix,
-    Floored,
+    FlooredMatrix,
     JointEigen,
     Kronecker,
     KroneckerSum,
     Matrix,
+    RotatedMatrix,
     ScaledIdentity,
-    Turned,
     finite,
     positive,
 )
@@ -105,7 +105,7 @@ def put_together(kind: str, over: tuple[int, int], terms: int, tensors: Mapping[
         lowest = 0.0 if values is None else float(values.min())
     if lowest < 0:
         raise DamagedFile(f"a curvature with {lowest:.2e} for an eigenvalue or on a diagonal: none may be negative.")
-    matrix = Floored(alone, share, floor)
+    matrix = FlooredMatrix(alone, share, floor)
     if not isinstance(alone, Kronecker):
         _definite(matrix.total)
     return matrix
@@ -131,7 +131,7 @@ def _without_floor(kind: str, over: tuple[int, int], terms: int, tensors: Mappin
         raise DamagedFile("the directions that are turned are no whole numbers.")
     finite(vectors, "the turned directions")
     _consistent(Basis.orthogonal(vectors), "turned")
-    return Turned(frame, index.long(), vectors)
+    return RotatedMatrix(frame, index.long(), vectors)
 
 
 def _values(matrix: Matrix) -> Tensor | None:
@@ -139,7 +139,7 @@ def _values(matrix: Matrix) -> Tensor | None:
     match matrix:
         case ScaledIdentity():
             return matrix.scale
-        case DiagonalMatrix() | JointEigen() | Turned():
+        case DiagonalMatrix() | JointEigen() | RotatedMatrix():
             return matrix.values
     return None
 

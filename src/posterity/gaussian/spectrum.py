@@ -17,8 +17,8 @@ from posterity.algebra import (
     Kronecker,
     KroneckerSum,
     Matrix,
+    RotatedMatrix,
     ScaledIdentity,
-    Turned,
 )
 
 DENSE_LIMIT = 1024
@@ -55,7 +55,7 @@ def spectrum(matrix: Matrix) -> Spectrum | None:
         case ScaledIdentity():
             value = float(matrix.scale)
             return Spectrum(value, value, value, (1.0,), True)
-        case DiagonalMatrix() | Turned():
+        case DiagonalMatrix() | RotatedMatrix():
             return _exact(matrix.values.double())
         case JointEigen() if matrix.is_orthogonal:
             return _exact(matrix.values.double())

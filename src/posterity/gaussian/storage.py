@@ -19,11 +19,11 @@ from torch import Tensor
 
 from posterity.algebra import is_large
 from posterity.errors import BadPriorFile, DamagedFile, NotAPrior, NotStorable, PosterityError
-from posterity.gaussian.container import LIMIT, Entry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.container import LIMIT, TensorEntry, read_file, tensors_in, versions, write_file
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec
-from posterity.gaussian.known import Known
+from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.parts import count, put_together, shapes, take_apart
 from posterity.gaussian.plain import parse
 from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, tensors_of
@@ -32,7 +32,7 @@ from posterity.memory import require_memory
 
 
 @dataclass(frozen=True)
-class Stored:
+class FileContent:
     """A file's content: the Gaussian, and what is true of the file alone."""
 
     gaussian: Gaussian
@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Gaussian:
     return read(path, limit_bytes=limit_bytes).gaussian
 
 
-def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Stored:
+def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FileContent:
     """What `load` gives, with what the file tells of itself."""
     path = Path(path)
     try:
@@ -91,7 +91,7 @@ def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Stored:
         require_memory(min(_need(header), 2 * len(data)), "the prior in this file")
         tensors, size = tensors_in(data), len(data)
         del data
-        return Stored(assemble(header, tensors), header.written_by, size)
+        return FileContent(assemble(header, tensors), header.written_by, size)
     except BadPriorFile as error:
         remedy = " Get the file again, or save the prior again." if isinstance(error, DamagedFile) else ""
         raise type(error)(f"{path}: {error}{remedy}") from error.__cause__
@@ -100,7 +100,7 @@ def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Stored:
 # --- writing ---------------------------------------------------------------------------------------
 
 
-def disassemble(gaussian: Gaussian) -> tuple[dict[str, Any], dict[str, Entry]]:
+def disassemble(gaussian: Gaussian) -> tuple[dict[str, Any], dict[str, TensorEntry]]:
     """A Gaussian as a header and tensors; settles here that what is saved can be loaded."""
     blocks, tensors = [], {}
     for index, (name, matrix) in enumerate(gaussian.precision.items()):
@@ -113,8 +113,8 @@ def disassemble(gaussian: Gaussian) -> tuple[dict[str, Any], dict[str, Entry]]:
             tensors[f"{index}.{role}"], specs[role] = _stored(tensor, kind, role)
         blocks.append(BlockSpec(name, kind, matrix.shape, count(kind, parts), specs))
     beside = _specs(gaussian.frozen)
-    tensors |= {f"frozen.{k}": Entry(x) for k, x in enumerate(gaussian.frozen.tensors.values())}
-    tensors |= {f"known.{name}": Entry(x) for name, x in gaussian.known.tensors.items()}
+    tensors |= {f"frozen.{k}": TensorEntry(x) for k, x in enumerate(gaussian.frozen.tensors.values())}
+    tensors |= {f"known.{name}": TensorEntry(x) for name, x in gaussian.known.tensors.items()}
     words = json.dumps(dict(gaussian.known.words), allow_nan=False) if gaussian.known else ""
     header = Header(versions(), ProvenanceSpec.of(gaussian.provenance), tuple(blocks), beside, gaussian.card, words)
     try:
@@ -125,16 +125,16 @@ def disassemble(gaussian: Gaussian) -> tuple[dict[str, Any], dict[str, Entry]]:
         assemble(Header.from_json(parse(text)), own | past, as_stored=False)
     except (PosterityError, TypeError, ValueError) as error:
         raise NotStorable(f"this Gaussian could not be loaded again: {error}") from error
-    return header.to_json(), tensors | {key: Entry(x) for key, x in past.items()}
+    return header.to_json(), tensors | {key: TensorEntry(x) for key, x in past.items()}
 
 
-def _stored(tensor: Tensor, kind: str, role: str) -> tuple[Entry, TensorSpec]:
+def _stored(tensor: Tensor, kind: str, role: str) -> tuple[TensorEntry, TensorSpec]:
     order = "rows"
     if _halved(tensor, kind, role):
         order = "lower"
     elif tensor.ndim == 2 and not tensor.is_contiguous() and tensor.mT.is_contiguous():
         order = "columns"
-    return Entry(tensor, order), TensorSpec(str(tensor.dtype).removeprefix("torch."), order)
+    return TensorEntry(tensor, order), TensorSpec(str(tensor.dtype).removeprefix("torch."), order)
 
 
 def _halved(tensor: Tensor, kind: str, role: str) -> bool:
@@ -204,11 +204,11 @@ def assemble(header: Header, tensors: dict[str, Tensor], *, as_stored: bool = Tr
         except PosterityError as error:
             raise DamagedFile(f"block {block.name!r}: {error}") from error
     provenance, frozen = assembled(header.provenance, tensors), _beside(header.frozen, tensors)
-    known = Known()
+    known = KnownFeatures()
     if header.known:
         own = {name.removeprefix("known."): x.clone() for name, x in tensors.items() if name.startswith("known.")}
         tensors = {name: x for name, x in tensors.items() if not name.startswith("known.")}
-        known = Known(own, parse(header.known))
+        known = KnownFeatures(own, parse(header.known))
     if tensors:
         raise DamagedFile(f"there are tensors that the header does not speak of: {sorted(tensors)[:5]}.")
     found = Gaussian(mean, precision, header.card, frozen, known)

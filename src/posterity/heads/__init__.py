@@ -1,7 +1,7 @@
 """Few labels on frozen features: heads with an exact mode, averaged over strengths and temperatures by what was left out."""
 
 from posterity.heads.asking import ask
-from posterity.heads.classes import Candidate, ClassHead
+from posterity.heads.classes import ClassHead, HeadCandidate
 from posterity.heads.fitting import ClassFit, classify
 from posterity.heads.numbers import NumberFit, NumberHead, regress
 from posterity.heads.recipe import HeadRecipe
@@ -10,9 +10,9 @@ from posterity.heads.words import Words, words
 from posterity.heads.worth import Worth, worth
 
 __all__ = [
-    "Candidate",
     "ClassFit",
     "ClassHead",
+    "HeadCandidate",
     "HeadRecipe",
     "NumberFit",
     "NumberHead",

@@ -21,7 +21,7 @@ CHUNK = 4096
 
 
 @dataclass(frozen=True)
-class Candidate:
+class HeadCandidate:
     """One way to a head: a view, a method and its strength (or shrinkage), and the length of the names' prior mean."""
 
     view: Kind
@@ -43,10 +43,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class HeadMember:
     """A candidate of the stack, with its weights on all features."""
 
-    candidate: Candidate
+    candidate: HeadCandidate
     weight: float
     temperatures: Temperatures
     rows: Float[Tensor, "d classes"]
@@ -58,7 +58,7 @@ class ClassHead:
     """Probabilities of classes from features. It holds no training example, but the axes that their features span."""
 
     views: dict[Kind, View]
-    members: tuple[Member, ...]
+    members: tuple[HeadMember, ...]
     shift: Float[Tensor, " classes"]
     """Logarithms of the classes' frequencies, which no temperature divides."""
     temperatures: Temperatures
@@ -102,6 +102,6 @@ class ClassHead:
         p = self.log_probs_of(rows).exp()
         return p * (1 - p)
 
-    def weights(self) -> dict[Candidate, float]:
+    def weights(self) -> dict[HeadCandidate, float]:
         """How much each candidate counts."""
         return {m.candidate: m.weight for m in self.members}

@@ -12,10 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.heads.checks import checked_features, checked_labels
-from posterity.heads.classes import Candidate, ClassHead, Member
+from posterity.heads.classes import ClassHead, HeadCandidate, HeadMember
 from posterity.heads.discriminant import degrees_of_freedom, discriminants
 from posterity.heads.recipe import HeadRecipe
-from posterity.heads.softmax import Problems, modes
+from posterity.heads.softmax import SoftmaxProblems, modes
 from posterity.heads.views import KINDS, Axes, Kind, View
 from posterity.heads.words import Words
 from posterity.kernel.stacking import LEAST, Temperatures, log_scores, mixed, stacked
@@ -84,23 +84,23 @@ def classify(
     more = None if unlabelled is None else checked_features(unlabelled, x.shape[1])
     if words is not None:
         words.check_width(x.shape[1])
-    work = _Work(x, y, folds.detach().cpu().long(), count, more, words, recipe or HeadRecipe())
+    work = _Workspace(x, y, folds.detach().cpu().long(), count, more, words, recipe or HeadRecipe())
     head, left_out = work.stack()
     return ClassFit(head, x, y, work.folds, work.judged, left_out, words, more, work.recipe)
 
 
 @dataclass(frozen=True, eq=False)
-class _Entry:
+class _FittedCandidate:
     """A fitted candidate: its weights on all features, and logits of the examples that were left out."""
 
-    candidate: Candidate
+    candidate: HeadCandidate
     rows: Float[Tensor, "d classes"]
     bias: Float[Tensor, " classes"]
     logits: Float[Tensor, "m classes"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _TrainingRows:
     """The training rows in one view."""
 
     view: View
@@ -111,7 +111,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
+class _Workspace:
     x: Float[Tensor, "n d"]
     y: Int[Tensor, " n"]
     folds: Int[Tensor, " n"]
@@ -121,7 +121,7 @@ class _Work:
     recipe: HeadRecipe
 
     @cached_property
-    def seen(self) -> dict[Kind, _Seen]:
+    def seen(self) -> dict[Kind, _TrainingRows]:
         every = self.x if self.more is None else torch.cat([self.x, self.more])
         made = {}
         for kind in KINDS:
@@ -129,7 +129,7 @@ class _Work:
             rows = view(self.x)
             axes = Axes.of(rows)
             coordinates = rows @ axes.vectors
-            made[kind] = _Seen(view, rows, axes, torch.cat([coordinates, rows.new_ones(len(rows), 1)], 1))
+            made[kind] = _TrainingRows(view, rows, axes, torch.cat([coordinates, rows.new_ones(len(rows), 1)], 1))
         return made
 
     @cached_property
@@ -179,7 +179,7 @@ class _Work:
     def judged_labels(self) -> Int[Tensor, " m"]:
         return self.y[self.judged]
 
-    def softmax(self, view: Kind, choices: Sequence[tuple[float, float]]) -> list[_Entry]:
+    def softmax(self, view: Kind, choices: Sequence[tuple[float, float]]) -> list[_FittedCandidate]:
         """Softmax heads for pairs of a strength and a size of the names' means."""
         seen, (runs, n) = self.seen[view], self.remaining.shape
         names = None if self.words is None else seen.rows @ self.words.directions.mT
@@ -193,14 +193,16 @@ class _Work:
             flat = self.shift[self.present].expand(n, len(index), -1)
             return flat if names is None else flat + sizes[index, None] * names[:, None, self.present]
 
-        problems = Problems(seen.inputs, self.targets, self.remaining.repeat(len(choices), 1), precisions, offsets)
+        problems = SoftmaxProblems(
+            seen.inputs, self.targets, self.remaining.repeat(len(choices), 1), precisions, offsets
+        )
         found = modes(problems, self.recipe.tolerance * max(n, 20)).unflatten(0, (len(choices), runs))
         return [
-            self._entry(Candidate(view, "softmax", strength, size), weights, names)
+            self._entry(HeadCandidate(view, "softmax", strength, size), weights, names)
             for (strength, size), weights in zip(choices, found, strict=True)
         ]
 
-    def discriminants(self, view: Kind) -> list[_Entry]:
+    def discriminants(self, view: Kind) -> list[_FittedCandidate]:
         """One discriminant for each shrinkage, where every fold leaves enough to estimate a covariance from."""
         parts = [self.targets[w > 0] for w in self.remaining]
         if (
@@ -214,13 +216,13 @@ class _Work:
             [discriminants(z[w > 0], self.targets[w > 0], self.recipe.shrinkages) for w in self.remaining], 1
         )
         return [
-            self._entry(Candidate(view, "discriminant", shrinkage), weights, None)
+            self._entry(HeadCandidate(view, "discriminant", shrinkage), weights, None)
             for shrinkage, weights in zip(self.recipe.shrinkages, found, strict=True)
         ]
 
     def _entry(
-        self, candidate: Candidate, weights: Float[Tensor, "problems side present"], names: Tensor | None
-    ) -> _Entry:
+        self, candidate: HeadCandidate, weights: Float[Tensor, "problems side present"], names: Tensor | None
+    ) -> _FittedCandidate:
         """Weights along the axes become weights on features; classes without a label keep their names' means."""
         seen, d = self.seen[candidate.view], self.x.shape[1]
         rows, bias = self.x.new_zeros(d, self.classes), self.x.new_zeros(self.classes)
@@ -234,9 +236,9 @@ class _Work:
         for k in range(self.plan[2]):
             of = (fold == k).nonzero().flatten()
             logits[of[:, None], self.present] += seen.inputs[self.judged[of]] @ weights[k]
-        return _Entry(candidate, rows, bias, logits)
+        return _FittedCandidate(candidate, rows, bias, logits)
 
-    def entries(self) -> list[_Entry]:
+    def entries(self) -> list[_FittedCandidate]:
         """All candidates. Where a class has a name and no label, only names can speak for it."""
         views, strengths, _ = self.plan
         made = []
@@ -264,7 +266,7 @@ class _Work:
         if len(self.judged) == 0:
             whole = Temperatures((1.0,), (1.0,))
         members = tuple(
-            Member(entries[i].candidate, s, temperatures[i], entries[i].rows, entries[i].bias)
+            HeadMember(entries[i].candidate, s, temperatures[i], entries[i].rows, entries[i].bias)
             for s, i in zip(shares, kept, strict=True)
         )
         views = {kind: self.seen[kind].view for kind in KINDS}
@@ -274,7 +276,7 @@ class _Work:
         curvature = float((fitted * (1 - fitted)).mean(0).mean())
         return ClassHead(views, members, self.shift, whole, head.axes, strength, curvature), whole(pooled, zero)
 
-    def _weighed(self, entries: list[_Entry]) -> tuple[Tensor, list[Temperatures], list[Tensor]]:
+    def _weighed(self, entries: list[_FittedCandidate]) -> tuple[Tensor, list[Temperatures], list[Tensor]]:
         recipe, labels = self.recipe, self.judged_labels
         temperatures = [
             Temperatures.by_left_out(
@@ -303,7 +305,7 @@ class _Work:
         chance = log_scores(self.shift.expand(len(self.y), -1), self.y)
         return float((log_scores(belief(logits, self.shift), self.y) - chance).sum())
 
-    def _beyond(self, entries: list[_Entry], weights: Tensor) -> _Entry | None:
+    def _beyond(self, entries: list[_FittedCandidate], weights: Tensor) -> _FittedCandidate | None:
         """The next candidate where the weakest strength of a view, or the largest size, outweighs the rest of its grid."""
         if len(self.judged) == 0:
             return None

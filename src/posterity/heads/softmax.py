@@ -19,7 +19,7 @@ BYTES = 2**27
 
 
 @dataclass(frozen=True, eq=False)
-class Problems:
+class SoftmaxProblems:
     """Heads to be fitted: Σ_i w_bi NLL(o_b + z_i W_b) + ½ Σ_j γ_bj ‖W_bj‖², for b = 1 … B."""
 
     inputs: Float[Tensor, "n r"]
@@ -31,8 +31,8 @@ class Problems:
     offsets: Callable[[Tensor], Float[Tensor, "n part classes"]]
     """Logits at the prior's mean, for some of the problems."""
 
-    def part(self, index: Tensor) -> Problems:
-        return Problems(
+    def part(self, index: Tensor) -> SoftmaxProblems:
+        return SoftmaxProblems(
             self.inputs,
             self.targets,
             self.weights[index],
@@ -41,7 +41,7 @@ class Problems:
         )
 
 
-def modes(problems: Problems, tolerance: float) -> Float[Tensor, "problems r classes"]:
+def modes(problems: SoftmaxProblems, tolerance: float) -> Float[Tensor, "problems r classes"]:
     """The weights that minimise each problem, to within about `tolerance` nats (half of Newton's decrement).
 
     L-BFGS whose first matrix is the diagonal of Böhning's bound, exact line searches on the shared product of inputs and
@@ -53,7 +53,7 @@ def modes(problems: Problems, tolerance: float) -> Float[Tensor, "problems r cla
     return torch.cat([_modes(problems.part(part), tolerance) for part in parts])
 
 
-def _modes(problems: Problems, tolerance: float) -> Float[Tensor, "problems r classes"]:
+def _modes(problems: SoftmaxProblems, tolerance: float) -> Float[Tensor, "problems r classes"]:
     z, targets = problems.inputs, problems.targets[:, None]
     (n, r), classes = z.shape, problems.targets.shape[1]
     live = torch.arange(len(problems.weights))

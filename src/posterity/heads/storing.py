@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posterity.errors import DamagedFile
-from posterity.heads.classes import Candidate, ClassHead, Member
+from posterity.heads.classes import ClassHead, HeadCandidate, HeadMember
 from posterity.heads.numbers import NumberHead, NumberMember
 from posterity.heads.views import KINDS, Axes, View
 from posterity.kernel.stacking import Temperatures
@@ -58,8 +58,8 @@ def from_tensors(tensors: dict[str, Tensor], about: dict[str, Any]) -> ClassHead
         views = {k: View(k, tensors[f"{k}.centre"], tensors[f"{k}.scale"], tensors[f"{k}.limit"]) for k in KINDS}
         if about["kind"] == "classes":
             members = tuple(
-                Member(
-                    Candidate(**m["candidate"]),
+                HeadMember(
+                    HeadCandidate(**m["candidate"]),
                     m["weight"],
                     _temperatures(m["temperatures"]),
                     tensors[f"{i}.rows"],

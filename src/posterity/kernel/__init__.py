@@ -1,38 +1,41 @@
 """Function space: the prior as a kernel over outputs, and the exact posterior of few examples."""
 
+from typing import Any
+
+from posterity.deprecated import renamed
 from posterity.kernel.choose import averaged, calibrate, choose
 from posterity.kernel.jacobian import BlockFrame, Jacobian, jacobian, outputs_at
-from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
+from posterity.kernel.kernels import Kernel, OutputKernel, SharedKernel, Strength
 from posterity.kernel.latent import Latent, Link, centred, link, normal_draws, spread
-from posterity.kernel.left_out import Calibration, LeftOut, downdate
+from posterity.kernel.left_out import Calibration, LeaveOneOut, downdate
 from posterity.kernel.linearised import (
-    Choice,
     FunctionPosterior,
-    Linearised,
-    Member,
+    LinearisedNetwork,
+    StrengthChoice,
+    StrengthMember,
 )
 from posterity.kernel.noise import Noise, choose_noise, residual_noise
-from posterity.kernel.variational import Inference, Laplace, Variational
+from posterity.kernel.variational import Inference, Laplace, VariationalGaussian
 
 __all__ = [
     "BlockFrame",
     "Calibration",
-    "Choice",
     "FunctionPosterior",
     "Inference",
     "Jacobian",
     "Kernel",
     "Laplace",
     "Latent",
-    "LeftOut",
-    "Linearised",
+    "LeaveOneOut",
+    "LinearisedNetwork",
     "Link",
-    "Member",
     "Noise",
-    "PerOutput",
-    "Shared",
+    "OutputKernel",
+    "SharedKernel",
     "Strength",
-    "Variational",
+    "StrengthChoice",
+    "StrengthMember",
+    "VariationalGaussian",
     "averaged",
     "calibrate",
     "centred",
@@ -46,3 +49,7 @@ __all__ = [
     "residual_noise",
     "spread",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return renamed("kernel", name)

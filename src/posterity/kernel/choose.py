@@ -18,12 +18,12 @@ from torch import Tensor
 
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.data.leave_out import LeaveOut
-from posterity.errors import DidNotConverge, Inconsistent
-from posterity.kernel.kernels import FLOORS, HEADS, SHARES, Shared, Strength
+from posterity.errors import DidNotConverge, InconsistentPosterior
+from posterity.kernel.kernels import FLOORS, HEADS, SHARES, SharedKernel, Strength
 from posterity.kernel.latent import Link
-from posterity.kernel.left_out import Calibration, LeftOut
-from posterity.kernel.linearised import Choice, FunctionPosterior, Linearised, Member
-from posterity.kernel.variational import Inference, Variational, infer
+from posterity.kernel.left_out import Calibration, LeaveOneOut
+from posterity.kernel.linearised import FunctionPosterior, LinearisedNetwork, StrengthChoice, StrengthMember
+from posterity.kernel.variational import Inference, VariationalGaussian, infer
 
 Criterion = Literal["loo", "elbo", "evidence"]
 TEMPERATURES = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -53,20 +53,20 @@ SPREAD = 2.0
 left-out examples are separated, a weaker prior looks better without end."""
 
 
-def unit(linearised: Linearised, share: float, *, head: bool = False, always: bool = False) -> float:
+def unit(linearised: LinearisedNetwork, share: float, *, head: bool = False, always: bool = False) -> float:
     """What a grid of strengths is multiplied by, a power of ten: under a unit prior outputs of a large network vary by thousands.
 
     It is 1 where the mean variance of outputs under a unit prior (share · source + 1, or a head's alone) is anything usual,
     unless grids are to move `always`. Only a new head's grids move; no label is looked at.
     """
     kernel = linearised.kernel
-    if not isinstance(kernel, Shared):
+    if not isinstance(kernel, SharedKernel):
         return 1.0
     size = _size(linearised, Strength(share, float("inf"), 1.0) if head else Strength(share, 1.0, float("inf")))
     return _power(size) if always or not FAR[0] <= size <= FAR[1] else 1.0
 
 
-def _size(linearised: Linearised, strength: Strength) -> float:
+def _size(linearised: LinearisedNetwork, strength: Strength) -> float:
     """The mean variance of outputs before any data."""
     kernel, train = linearised.kernel, linearised.train
     own = kernel.diagonal(kernel.own(train, strength), torch.arange(train.count))
@@ -81,14 +81,14 @@ def _power(size: float) -> float:
 
 
 def choose(
-    linearised: Linearised,
+    linearised: LinearisedNetwork,
     criterion: Criterion = "loo",
     leave_out: LeaveOut | None = None,
     link: Link = "probit",
     shares: Iterable[float] | None = None,
     inference: Inference | None = None,
     still: bool = True,
-) -> Choice:
+) -> StrengthChoice:
     """The average of the best strengths, each with its own (τ, T), by predictions of left-out examples.
 
     `leave_out` says which examples are left out together; None leaves out by classes alone. `shares` restricts the grid; (0.0,)
@@ -96,16 +96,16 @@ def choose(
     `still` says whether a new head on layers that stay as they are is among the candidates.
     """
     if criterion == "elbo":
-        inference = inference if isinstance(inference, Variational) else Variational()
+        inference = inference if isinstance(inference, VariationalGaussian) else VariationalGaussian()
     leave_out = leave_out or LeaveOut.of(linearised.targets)
-    if isinstance(inference, Variational) and leave_out.groups is not None and criterion == "loo":
+    if isinstance(inference, VariationalGaussian) and leave_out.groups is not None and criterion == "loo":
         raise ValueError(
             "groups= are left out together by inference=pt.kernel.Laplace() only; Variational() leaves out one by one."
         )
     kernel = linearised.kernel
     all_shares = tuple(shares) if shares is not None else (SHARES if kernel.learned else (0.0,))
-    heads = HEADS if isinstance(kernel, Shared) else (1.0,)
-    search = _Search(linearised, criterion, leave_out, link, all_shares, heads, inference)
+    heads = HEADS if isinstance(kernel, SharedKernel) else (1.0,)
+    search = _StrengthSearch(linearised, criterion, leave_out, link, all_shares, heads, inference)
     if criterion == "loo" and not len(search.judged):
         return search.unjudged()
     # One a share: neighbours on the grid are almost the same posterior, and would crowd the others out.
@@ -115,23 +115,23 @@ def choose(
     strengths *= len(UNITS) ** 2 if search.moved else 1
     options = strengths * search.widths
     if not scored:
-        raise Inconsistent(
+        raise InconsistentPosterior(
             "no strength of the grid gives a posterior that is consistent with the data: look for constant or repeated inputs."
         )
     if criterion != "loo":
-        return Choice((scored[0],), strengths, criterion, strengths)
+        return StrengthChoice((scored[0],), strengths, criterion, strengths)
     members = averaged(_distinct(scored), search.together)[:MEMBERS]
-    if not isinstance(inference, Variational):  # whose refits would cost as much as all the rest
+    if not isinstance(inference, VariationalGaussian):  # whose refits would cost as much as all the rest
         members = averaged([search.refit(member) for member in members], search.together)
-    return Choice(members, options, criterion, strengths, search.for_mode())
+    return StrengthChoice(members, options, criterion, strengths, search.for_mode())
 
 
-class _Search:
+class _StrengthSearch:
     """Scores of strengths, each computed once."""
 
     def __init__(
         self,
-        of: Linearised,
+        of: LinearisedNetwork,
         criterion: Criterion,
         leave_out: LeaveOut,
         link: Link,
@@ -140,10 +140,10 @@ class _Search:
         inference: Inference | None,
     ) -> None:
         self.of, self.criterion, self.link = of, criterion, link
-        self.inference, self.new_head = inference, isinstance(of.kernel, Shared)
+        self.inference, self.new_head = inference, isinstance(of.kernel, SharedKernel)
         self.folds, self.judged, self.together = leave_out.folds, leave_out.judged, leave_out.together
-        self.lots = leave_out.groups if isinstance(inference, Variational) else leave_out.lots(of.classes)
-        self.seen: dict[Strength, Member | None] = {}
+        self.lots = leave_out.groups if isinstance(inference, VariationalGaussian) else leave_out.lots(of.classes)
+        self.seen: dict[Strength, StrengthMember | None] = {}
         self.modes: dict[tuple[float, ...], Tensor] = {}  # outputs there, by where the strength is
         self.widths = 1
         self.at_mode: dict[Strength, float] = {}
@@ -153,11 +153,11 @@ class _Search:
         self.units = {share: unit(of, share, always=self.moved) for share in shares}
         self.floors, self.heads = (FAR_FLOORS, FAR_HEADS) if self.moved else (FLOORS, heads)
 
-    def climb(self, share: float) -> Member | None:
+    def climb(self, share: float) -> StrengthMember | None:
         """The best floor and head for a share."""
         return self._best(self.floors, lambda floor, head: self._at(share, floor, head))
 
-    def unjudged(self) -> Choice:
+    def unjudged(self) -> StrengthChoice:
         """One example a class: nothing can be left out, and predictions are those of the mode under a strength set in advance.
 
         The source and the floor count alike, in the unit that leaves outputs a usual variance before any data; no label is
@@ -168,28 +168,28 @@ class _Search:
         of_body = _power(_size(self.of, equal))
         try:
             posterior = self._posterior(Strength(equal.share * of_body, of_body, of_head))
-        except (DidNotConverge, Inconsistent) as error:
-            raise Inconsistent(
+        except (DidNotConverge, InconsistentPosterior) as error:
+            raise InconsistentPosterior(
                 "no posterior fits one example a class: look for constant or repeated inputs."
             ) from error
         options = len(UNITS) ** 2 if self.new_head else len(UNITS)
         soft = UNJUDGED if self.new_head else (1.0,)
-        members = tuple(Member(1 / len(soft), posterior, Calibration(0.0, t), math.nan) for t in soft)
-        return Choice(members, options, "fixed", options)
+        members = tuple(StrengthMember(1 / len(soft), posterior, Calibration(0.0, t), math.nan) for t in soft)
+        return StrengthChoice(members, options, "fixed", options)
 
     def _at(self, share: float, floor: float, head: float) -> Strength:
         """In units of the outputs' size."""
         of_body = self.units[share]
         return Strength(share * of_body, floor * of_body, head * self.head_unit)
 
-    def head_alone(self) -> Member | None:
+    def head_alone(self) -> StrengthMember | None:
         """A new head on features that stay as they are."""
         if self.moved:
             return self._best((1.0,), lambda _, head: Strength(0.0, float("inf"), head * self.head_unit))
         scores = [self._score(Strength(0.0, float("inf"), head)) for head in self.heads]
         return min((m for m in scores if m is not None), key=lambda m: m.nll, default=None)
 
-    def _best(self, floors: Sequence[float], at: Callable[[float, float], Strength]) -> Member | None:
+    def _best(self, floors: Sequence[float], at: Callable[[float, float], Strength]) -> StrengthMember | None:
         """From neighbour to neighbour on the grid of floors and heads."""
         here = floors.index(1.0), self.heads.index(1.0)
         while True:
@@ -215,18 +215,18 @@ class _Search:
         steps = sum((math.log10(s) / SPREAD) ** 2 for s in (floor, head))
         return 0.5 * steps / (len(self.of.targets) if self.criterion == "loo" else 1)
 
-    def _score(self, strength: Strength) -> Member | None:
+    def _score(self, strength: Strength) -> StrengthMember | None:
         if strength not in self.seen:
             self.seen[strength] = self._computed(strength)
         return self.seen[strength]
 
-    def _computed(self, strength: Strength) -> Member | None:
+    def _computed(self, strength: Strength) -> StrengthMember | None:
         try:
             posterior = self._posterior(strength)
             if self.criterion != "loo":
-                return Member(1.0, posterior, Calibration(), -posterior.log_evidence)
+                return StrengthMember(1.0, posterior, Calibration(), -posterior.log_evidence)
             left_out = posterior.left_out(self.lots)
-        except (DidNotConverge, Inconsistent):
+        except (DidNotConverge, InconsistentPosterior):
             # A kernel too large for its numbers: this strength is no candidate, its neighbours are.
             return None
         left_out, targets = left_out.part(self.judged), self.of.targets[self.judged]
@@ -234,7 +234,7 @@ class _Search:
         return self._member(posterior, left_out)
 
     def _posterior(self, strength: Strength) -> FunctionPosterior:
-        if isinstance(self.inference, Variational):
+        if isinstance(self.inference, VariationalGaussian):
             return infer(self.of, strength, self.inference)
         # From the mode of the strength most like this one Newton's method has less far to go.
         here = place(strength)
@@ -243,18 +243,18 @@ class _Search:
         self.modes[here] = posterior.latent.outputs
         return posterior
 
-    def _member(self, posterior: FunctionPosterior, left_out: LeftOut) -> Member:
+    def _member(self, posterior: FunctionPosterior, left_out: LeaveOneOut) -> StrengthMember:
         targets = self.of.targets[self.judged]
         calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, targets, self.link)
         log_probs = left_out.log_probs(self.of.likelihood, targets, calibration, self.link)
-        return Member(1.0, posterior, calibration, nll, log_probs)
+        return StrengthMember(1.0, posterior, calibration, nll, log_probs)
 
     def for_mode(self) -> Strength | None:
         """Of all strengths looked at that leave the layers below the head free."""
         free = {s: nll for s, nll in self.at_mode.items() if s.floor < float("inf")}
         return min(free, key=lambda s: free[s], default=None)
 
-    def refit(self, member: Member) -> Member:
+    def refit(self, member: StrengthMember) -> StrengthMember:
         """The same posterior with its width and score from exact refits."""
         try:
             left_out = member.posterior.refitted(self.folds)
@@ -269,7 +269,7 @@ def place(strength: Strength) -> tuple[float, ...]:
 
 
 def calibrate(
-    left_out: LeftOut,
+    left_out: LeaveOneOut,
     likelihood: Likelihood,
     targets: Tensor,
     kind: Link = "probit",
@@ -285,12 +285,12 @@ def calibrate(
     return grid[scores.index(least)], least, len(grid)
 
 
-def _distinct(members: Sequence[Member]) -> list[Member]:
+def _distinct(members: Sequence[StrengthMember]) -> list[StrengthMember]:
     """The members, best first, without those that say the same as a better one: a floor that holds everything, say.
 
     Counted one by one, copies of one posterior would outvote all others.
     """
-    kept: list[Member] = []
+    kept: list[StrengthMember] = []
     for member in members:
         assert member.log_probs is not None
         if all(float((member.log_probs - other.log_probs).abs().mean()) >= ALIKE for other in kept):  # type: ignore[operator]
@@ -298,7 +298,7 @@ def _distinct(members: Sequence[Member]) -> list[Member]:
     return kept
 
 
-def averaged(members: Sequence[Member], groups: Tensor | None = None) -> tuple[Member, ...]:
+def averaged(members: Sequence[StrengthMember], groups: Tensor | None = None) -> tuple[StrengthMember, ...]:
     """The members with weights ∝ exp(−total NLL of what was left out), negligible ones dropped, the largest first.
 
     The total is that of resampled examples, and weights are averaged over resamples (pseudo-BMA+, Yao et al. 2018): what a

@@ -19,10 +19,10 @@ from torch import Tensor
 from posterity.errors import NotStorable
 from posterity.kernel.gradients import Gradients, Rows
 from posterity.kernel.jacobian import Jacobian
-from posterity.kernel.kernels import Shared
+from posterity.kernel.kernels import SharedKernel
 from posterity.kernel.last_layer import WeightsLatent
 from posterity.kernel.latent import CoupledLatent, Latent, SharedLatent, symmetric
-from posterity.kernel.linearised import AroundNetwork, FunctionPosterior, Linearised
+from posterity.kernel.linearised import FunctionPosterior, LinearisedNetwork, NetworkCentred
 from posterity.kernel.positions import Positions
 
 NO_EFFECT = 1e-12
@@ -69,7 +69,7 @@ class Directions:
 
 
 @dataclass(frozen=True, eq=False)
-class Summed(Jacobian):
+class DirectionJacobian(Jacobian):
     """Directions in the place of examples."""
 
     blocks: Mapping[str, Any]
@@ -94,7 +94,7 @@ class DirectionsLatent(Latent):
 
 def holds_examples(posterior: FunctionPosterior) -> bool:
     """Whether something of single examples is in it."""
-    return not isinstance(posterior.of.train, Summed)
+    return not isinstance(posterior.of.train, DirectionJacobian)
 
 
 def without_examples(
@@ -105,7 +105,7 @@ def without_examples(
     Raises:
         NotStorable: if one has no such form, or not within the limit.
     """
-    turned: dict[int, tuple[Tensor, Linearised]] = {}
+    turned: dict[int, tuple[Tensor, LinearisedNetwork]] = {}
     found = []
     for posterior in posteriors:
         of, latent = posterior.of, posterior.latent
@@ -131,14 +131,14 @@ def without_examples(
         nothing = torch.zeros_like(latent.outputs)[: len(latent.outputs) if isinstance(new, SharedLatent) else 0]
         weights = new.weights if isinstance(new, SharedLatent) else nothing
         new = replace(new, gram=nothing[:0, :0], start=nothing, outputs=nothing, weights=weights)
-        kind = AroundNetwork if isinstance(posterior, AroundNetwork) else FunctionPosterior
+        kind = NetworkCentred if isinstance(posterior, NetworkCentred) else FunctionPosterior
         found.append(kind(of, posterior.strength, new))
     return found
 
 
-def _emptied(of: Linearised, blocks: Mapping[str, Any]) -> Linearised:
+def _emptied(of: LinearisedNetwork, blocks: Mapping[str, Any]) -> LinearisedNetwork:
     """With nothing of single examples left."""
-    return replace(of, train=Summed(of.train.outputs[:0], blocks), targets=of.targets[:0])
+    return replace(of, train=DirectionJacobian(of.train.outputs[:0], blocks), targets=of.targets[:0])
 
 
 def _coefficients(latent: CoupledLatent, limit: int, train: Jacobian) -> Float[Tensor, "n outputs r"]:
@@ -161,9 +161,9 @@ def _combined(block: Any, coefficients: Float[Tensor, "n outputs r"]) -> Float[T
     return torch.stack([block.combined(c) for c in coefficients.unbind(-1)])[:, None]
 
 
-def _turned(of: Linearised, limit: int, dtype: torch.dtype) -> tuple[Float[Tensor, "n n"], Linearised]:
+def _turned(of: LinearisedNetwork, limit: int, dtype: torch.dtype) -> tuple[Float[Tensor, "n n"], LinearisedNetwork]:
     """Examples mixed by the eigenvectors of their kernel: all that predicts stays the same, and no row is an example's."""
-    assert isinstance(of.kernel, Shared)
+    assert isinstance(of.kernel, SharedKernel)
     body = {name: block for name, block in of.train.blocks.items() if name != of.kernel.head}
     n, size = of.train.count, sum(_size(b) * b.tensors[-1].shape[1] for b in body.values())
     if n * size > limit:

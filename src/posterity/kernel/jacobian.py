@@ -15,8 +15,8 @@ from posterity.algebra import (
     DiagonalMatrix,
     JointEigen,
     Matrix,
+    RotatedMatrix,
     ScaledIdentity,
-    Turned,
     as_floored,
     is_large,
 )
@@ -49,7 +49,7 @@ class BlockFrame:
     source: Float[Tensor, "out inp"] | None
     share: float
     floor: float
-    turn: Turned | None = None
+    turn: RotatedMatrix | None = None
 
     @classmethod
     def of(cls, precision: Matrix) -> BlockFrame:
@@ -63,9 +63,9 @@ class BlockFrame:
                 return cls(family.shape, None, None, None, source, *numbers)
             case DiagonalMatrix() as diagonal:
                 return cls(family.shape, None, None, None, diagonal.values.double(), *numbers)
-            case JointEigen() | Turned() as found:
-                turn = found if isinstance(found, Turned) else None
-                eigen = found.frame_of if isinstance(found, Turned) else found
+            case JointEigen() | RotatedMatrix() as found:
+                turn = found if isinstance(found, RotatedMatrix) else None
+                eigen = found.frame_of if isinstance(found, RotatedMatrix) else found
                 left, right = eigen.left.matrix, eigen.right.matrix
                 if not is_large(*family.shape):
                     left, right = left.double(), right.double()

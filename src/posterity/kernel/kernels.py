@@ -1,9 +1,10 @@
 """The prior as a kernel over outputs: K(x, x') = J(x) P⁻¹ J(x')ᵀ, for every strength of the prior.
 
-`PerOutput` is that matrix exactly, for a network whose head is handed down. A *new* head has no weights yet through which
+`OutputKernel` is that matrix exactly, for a network whose head is handed down. A *new* head has no weights yet through which
 outputs could depend on the layers below it. Its prior is isotropic, so every class has the same kernel and none is tied to
 another: features · features / head, plus what the layers below add, averaged over directions of the features that the source
-task found worth reading (its head's rows). That is `Shared`: no label has been looked at, so leaving an example out is honest.
+task found worth reading (its head's rows). That is `SharedKernel`: no label has been looked at, so leaving an example out is
+honest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from posterity.errors import UnsupportedLayer
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import BlockFrame, Jacobian
 from posterity.kernel.latent import Latent
-from posterity.kernel.mode import Observed, coupled_mode, shared_mode
+from posterity.kernel.mode import Observations, coupled_mode, shared_mode
 
 Kept = dict[object, Tensor]
 """Kernels for a unit floor, by the ratio of share and floor: strengths of one ratio differ by a factor alone."""
@@ -71,7 +72,7 @@ class Kernel(ABC):
         """The kernel of each new input with itself."""
 
     @abstractmethod
-    def mode(self, gram: Tensor, of: Observed) -> Latent:
+    def mode(self, gram: Tensor, of: Observations) -> Latent:
         """The posterior over the training examples' outputs, around its mode."""
 
     @abstractmethod
@@ -125,7 +126,7 @@ class Kernel(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class PerOutput(Kernel):
+class OutputKernel(Kernel):
     """The kernel of a network linearised at one point: every output has gradients of its own."""
 
     def between(
@@ -138,7 +139,7 @@ class PerOutput(Kernel):
     ) -> Float[Tensor, "m outputs outputs"]:
         return self._all(strength, lambda name, w: of.blocks[name].norms(w), "within", kept)
 
-    def mode(self, gram: Tensor, of: Observed) -> Latent:
+    def mode(self, gram: Tensor, of: Observations) -> Latent:
         side = of.start.numel()
         return coupled_mode(gram.reshape(side, side), of)
 
@@ -161,7 +162,7 @@ class PerOutput(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
-class Shared(Kernel):
+class SharedKernel(Kernel):
     """The kernel of a new head: the same for every output."""
 
     head: str
@@ -182,7 +183,7 @@ class Shared(Kernel):
         body = self._sum(self._body, strength, lambda name, w: of.blocks[name].shared_norms(w), "within", kept)
         return self._plus(self._features(of).square().sum(-1), body, strength)
 
-    def mode(self, gram: Tensor, of: Observed) -> Latent:
+    def mode(self, gram: Tensor, of: Observations) -> Latent:
         return shared_mode(gram, of)
 
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

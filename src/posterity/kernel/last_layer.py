@@ -1,7 +1,7 @@
 """A last layer on features that stay as they are: its exact posterior, by one forward pass and no backward pass.
 
 Outputs are linear in the layer's weights, so nothing is approximated but the shape of the likelihood (Laplace). Few examples are
-dealt with in function space (`Shared`, a kernel of features); many, on few features, in weight space (`InWeights`).
+dealt with in function space (`SharedKernel`, a kernel of features); many, on few features, in weight space (`WeightKernel`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
 from posterity.kernel.latent import Latent, symmetric
-from posterity.kernel.mode import DECREASE, STEPS, Observed
+from posterity.kernel.mode import DECREASE, STEPS, Observations
 
 
 @torch.no_grad()
@@ -61,7 +61,7 @@ def as_jacobian(head: str, features: Float[Tensor, "n inp"], outputs: Float[Tens
 
 
 @dataclass(frozen=True, eq=False)
-class InWeights(Kernel):
+class WeightKernel(Kernel):
     """The same posterior in weight space: where a kernel matrix would stand there are features, scaled by the prior."""
 
     head: str
@@ -74,7 +74,7 @@ class InWeights(Kernel):
     def within(self, of: Jacobian, strength: Strength | None, kept: Kept | None = None) -> Float[Tensor, " m"]:
         return self._scaled(of, strength).square().sum(-1)
 
-    def mode(self, gram: Tensor, of: Observed) -> Latent:
+    def mode(self, gram: Tensor, of: Observations) -> Latent:
         return weights_mode(gram, of)
 
     def part(self, gram: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class WeightsLatent(Latent):
         return symmetric(torch.einsum("kgc,kgd->gcd", reduced, reduced))
 
 
-def weights_mode(features: Float[Tensor, "n inp"], of: Observed) -> WeightsLatent:
+def weights_mode(features: Float[Tensor, "n inp"], of: Observations) -> WeightsLatent:
     """Minimise NLL(start + Φθᵀ) + ½‖θ‖² by Newton's method: a Cholesky factor of side inp · outputs a step."""
     start, likelihood, targets, guess = of.start, of.likelihood, of.targets, of.guess
     # At the mode the weights are what the residuals make of the features: so they nearly are at outputs that are nearly right.

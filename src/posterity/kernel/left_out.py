@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.data.leave_out import STAYS
-from posterity.errors import Inconsistent
+from posterity.errors import InconsistentPosterior
 from posterity.kernel.latent import Latent, Link, centred, link, moderated, symmetric
 
 ENTRIES = 1 << 20
@@ -34,15 +34,15 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
+class LeaveOneOut:
     """Mean and covariance of each training example's outputs without that example (or without its group)."""
 
     mean: Float[Tensor, "n outputs"]
     covariance: Float[Tensor, "n outputs outputs"]
 
-    def part(self, index: Int[Tensor, " m"]) -> LeftOut:
+    def part(self, index: Int[Tensor, " m"]) -> LeaveOneOut:
         """Those of some examples."""
-        return LeftOut(self.mean[index], self.covariance[index])
+        return LeaveOneOut(self.mean[index], self.covariance[index])
 
     def nll(self, likelihood: Likelihood, targets: Tensor, calibration: Calibration, kind: Link = "probit") -> float:
         """Mean NLL of the left-out examples, in nats."""
@@ -91,7 +91,7 @@ def _log_likelihood(
 
 def leave_out(
     latent: Latent, likelihood: Likelihood, targets: Tensor, groups: Int[Tensor, " n"] | None = None
-) -> LeftOut:
+) -> LeaveOneOut:
     """Every example predicted without itself, or without its group, from one posterior; with itself in a group of −1.
 
     Raises:
@@ -110,7 +110,7 @@ def leave_out(
         for k in range(size):
             part = slice(k * c, (k + 1) * c)
             covariance[index[:, k]] = downdated[:, part, part]
-    return LeftOut(mean, covariance)
+    return LeaveOneOut(mean, covariance)
 
 
 def downdate(
@@ -120,7 +120,7 @@ def downdate(
     inner = root.mT @ covariance @ root
     largest = float(torch.linalg.eigvalsh(inner).max())
     if not largest < 1:
-        raise Inconsistent(
+        raise InconsistentPosterior(
             f"the posterior is too wide for its own data: the largest eigenvalue of HS at a training example is {largest:.3g}, "
             "and a posterior that has seen the example keeps it below 1. Leave-one-out has no meaning here: use the posterior "
             "in function space, or curvature with exact values."
@@ -141,7 +141,7 @@ def _by_size(n: int, groups: Int[Tensor, " n"] | None) -> list[Int[Tensor, "grou
     return [torch.stack(members) for members in found.values()]
 
 
-def without_themselves(seen: LeftOut, likelihood: Likelihood, targets: Tensor) -> LeftOut:
+def without_themselves(seen: LeaveOneOut, likelihood: Likelihood, targets: Tensor) -> LeaveOneOut:
     """From outputs that have seen an example to those that have not: one downdate and one Newton step.
 
     Raises:
@@ -149,10 +149,10 @@ def without_themselves(seen: LeftOut, likelihood: Likelihood, targets: Tensor) -
     """
     covariance = downdate(seen.covariance, likelihood.fisher_root(seen.mean))
     gradient = likelihood.residual(seen.mean, targets)
-    return LeftOut(seen.mean + (covariance @ gradient[..., None]).squeeze(-1), covariance)
+    return LeaveOneOut(seen.mean + (covariance @ gradient[..., None]).squeeze(-1), covariance)
 
 
-def left_out_some(latent: Latent, likelihood: Likelihood, targets: Tensor, some: Int[Tensor, " m"]) -> LeftOut:
+def left_out_some(latent: Latent, likelihood: Likelihood, targets: Tensor, some: Int[Tensor, " m"]) -> LeaveOneOut:
     """Leave-one-out for some of the training examples alone: each costs as much as a prediction."""
-    seen = LeftOut(latent.outputs[some], latent.blocks(some[:, None]))
+    seen = LeaveOneOut(latent.outputs[some], latent.blocks(some[:, None]))
     return without_themselves(seen, likelihood, targets[some])

@@ -18,12 +18,12 @@ from posterity.data.leave_out import STAYS
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import Kept, Kernel, Strength
 from posterity.kernel.latent import Latent
-from posterity.kernel.left_out import Calibration, LeftOut, leave_out
-from posterity.kernel.mode import Observed
+from posterity.kernel.left_out import Calibration, LeaveOneOut, leave_out
+from posterity.kernel.mode import Observations
 
 
 @dataclass(frozen=True, eq=False)
-class Linearised:
+class LinearisedNetwork:
     """A network made linear in its weights, at its training examples: all that inference in function space needs."""
 
     __repr__ = brief
@@ -51,7 +51,7 @@ class Linearised:
     def posterior(self, strength: Strength | None = None, guess: Tensor | None = None) -> FunctionPosterior:
         """The posterior for one strength of the prior, None its own numbers; `guess` is one of the outputs at the mode."""
         gram = self.kernel.own(self.train, strength)
-        latent = self.kernel.mode(gram, Observed(self.start(), self.likelihood, self.targets, guess))
+        latent = self.kernel.mode(gram, Observations(self.start(), self.likelihood, self.targets, guess))
         return FunctionPosterior(self, strength, latent)
 
 
@@ -61,7 +61,7 @@ class FunctionPosterior:
 
     __repr__ = brief
 
-    of: Linearised
+    of: LinearisedNetwork
     strength: Strength | None
     latent: Latent
 
@@ -70,11 +70,11 @@ class FunctionPosterior:
         """ln p(data) of the linearised model, by Laplace. Exact for Gaussian noise."""
         return self.latent.log_evidence
 
-    def left_out(self, groups: Int[Tensor, " n"] | None = None) -> LeftOut:
+    def left_out(self, groups: Int[Tensor, " n"] | None = None) -> LeaveOneOut:
         """Every training example's outputs predicted without it, or without its group, from this one posterior."""
         return leave_out(self.latent, self.of.likelihood, self.of.targets, groups)
 
-    def refitted(self, folds: Int[Tensor, " n"]) -> LeftOut:
+    def refitted(self, folds: Int[Tensor, " n"]) -> LeaveOneOut:
         """The same by refitting without each fold in turn: exact for the linearised model, a mode search a fold.
 
         Examples of the fold −1 are never left out, and keep the outputs of this posterior.
@@ -85,12 +85,12 @@ class FunctionPosterior:
         mean, covariance = self.latent.outputs.clone(), start.new_zeros(n, c, c)
         for fold in folds[folds != STAYS].unique():
             out, kept = (folds == fold).nonzero().flatten(), (folds != fold).nonzero().flatten()
-            rest = Observed(start[kept], of.likelihood, of.targets[kept], self.latent.outputs[kept])
+            rest = Observations(start[kept], of.likelihood, of.targets[kept], self.latent.outputs[kept])
             latent = kernel.mode(kernel.part(gram, kept, kept), rest)
             cross = kernel.part(gram, kept, out)
             mean[out] = start[out] + latent.mean(cross)
             covariance[out] = latent.covariance(cross, kernel.diagonal(gram, out))
-        return LeftOut(mean, covariance)
+        return LeaveOneOut(mean, covariance)
 
     def moments(
         self, new: Jacobian, kept: Kept | None = None
@@ -105,7 +105,7 @@ class FunctionPosterior:
 
 
 @dataclass(frozen=True, eq=False)
-class AroundNetwork(FunctionPosterior):
+class NetworkCentred(FunctionPosterior):
     """The same covariance around the network's own outputs: training need not have arrived at the mode for that."""
 
     def moments(
@@ -116,7 +116,7 @@ class AroundNetwork(FunctionPosterior):
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class StrengthMember:
     """One posterior of an average."""
 
     __repr__ = brief
@@ -131,12 +131,12 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class StrengthChoice:
     """What was chosen, from how many."""
 
     __repr__ = brief
 
-    members: tuple[Member, ...]
+    members: tuple[StrengthMember, ...]
     options: int
     """The size of the declared grid: strengths times widths times temperatures."""
     criterion: str
@@ -146,6 +146,6 @@ class Choice:
     """The strength whose *mode* predicts best what was left out: for a network that is used by itself."""
 
     @property
-    def best(self) -> Member:
+    def best(self) -> StrengthMember:
         """The member of greatest weight."""
         return self.members[0]

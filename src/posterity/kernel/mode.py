@@ -37,7 +37,7 @@ Factors = TypeVar("Factors")
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class Observations:
     """What a mode is found from, beside the prior."""
 
     start: Float[Tensor, "n outputs"]
@@ -48,7 +48,7 @@ class Observed:
     """Of the outputs at the mode."""
 
 
-def coupled_mode(gram: Float[Tensor, "side side"], of: Observed) -> CoupledLatent:
+def coupled_mode(gram: Float[Tensor, "side side"], of: Observations) -> CoupledLatent:
     """Minimise NLL(start + Kw) + ½wᵀKw for a kernel over all outputs: a handful of Cholesky factors of side n·C or less."""
     gram, start, likelihood = _checked(gram), of.start.double(), of.likelihood
     (n, c), single = start.shape, gram.float()
@@ -90,7 +90,7 @@ def _one_plus(gram: Float[Tensor, "side side"], root: Float[Tensor, "n c rank"])
     return inner
 
 
-def shared_mode(gram: Float[Tensor, "n n"], of: Observed) -> SharedLatent:
+def shared_mode(gram: Float[Tensor, "n n"], of: Observations) -> SharedLatent:
     """The same for a kernel that every output has to itself: C Cholesky factors of side n where the other has one of n·C."""
     n, c = of.start.shape
     if (need := 4 * 8 * c * n**2) > ROOM:
@@ -130,7 +130,7 @@ def _iterate(
     exact: Callable[[Tensor], tuple[Solve, Factors]],
     rough: Callable[[Tensor], tuple[Solve, Factors]],
     times_gram: Callable[[Tensor], Tensor],
-    of: Observed,
+    of: Observations,
     gram: Tensor,
 ) -> tuple[Float[Tensor, "n outputs"], Float[Tensor, "n outputs"], Factors]:
     """Newton steps, each as long as the objective falls along it: w and the outputs at the mode, and exact factors there.

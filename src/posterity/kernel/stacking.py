@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.curvature import Likelihood
-from posterity.kernel.left_out import Calibration, LeftOut
+from posterity.kernel.left_out import Calibration, LeaveOneOut
 
 GRID = tuple(-1.8 + 0.3 * i for i in range(17))
 """Logarithmic temperatures around a belief's centre."""
@@ -110,7 +110,7 @@ def temperature(
 ) -> float:
     """The most probable temperature of outputs whose targets they have not seen: a log-normal belief around 1, times the
     probability of the targets."""
-    certain = LeftOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1]))
+    certain = LeaveOneOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1]))
     count = float(len(outputs) if each is None else each.sum())
 
     def unlikely(log: float) -> float:

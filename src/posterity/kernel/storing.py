@@ -17,21 +17,27 @@ from torch import Tensor
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.errors import DamagedFile, NotStorable
 from posterity.gaussian.triangles import packed, unpacked
-from posterity.kernel.directions import Directions, DirectionsLatent, Summed, holds_examples
+from posterity.kernel.directions import DirectionJacobian, Directions, DirectionsLatent, holds_examples
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import BlockFrame, Jacobian
-from posterity.kernel.kernels import Kernel, PerOutput, Shared, Strength
-from posterity.kernel.last_layer import InWeights, WeightsLatent
+from posterity.kernel.kernels import Kernel, OutputKernel, SharedKernel, Strength
+from posterity.kernel.last_layer import WeightKernel, WeightsLatent
 from posterity.kernel.latent import LINKS, CoupledLatent, Latent, Link, SharedLatent
 from posterity.kernel.left_out import Calibration
-from posterity.kernel.linearised import AroundNetwork, Choice, FunctionPosterior, Linearised, Member
+from posterity.kernel.linearised import (
+    FunctionPosterior,
+    LinearisedNetwork,
+    NetworkCentred,
+    StrengthChoice,
+    StrengthMember,
+)
 from posterity.kernel.variational import VariationalLatent, VariationalPosterior
 
 Plain = dict[str, Any]
 """Numbers, texts, lists and mappings of them: what JSON has."""
 Stored = tuple[Plain, dict[str, Tensor]]
 
-KERNELS: dict[str, type[Kernel]] = {"per output": PerOutput, "shared": Shared, "in weights": InWeights}
+KERNELS: dict[str, type[Kernel]] = {"per output": OutputKernel, "shared": SharedKernel, "in weights": WeightKernel}
 LATENTS: dict[str, type[Latent]] = {
     "coupled": CoupledLatent,
     "shared": SharedLatent,
@@ -41,7 +47,7 @@ LATENTS: dict[str, type[Latent]] = {
 }
 POSTERIORS: dict[str, type[FunctionPosterior]] = {
     "linearised": FunctionPosterior,
-    "around the network": AroundNetwork,
+    "around the network": NetworkCentred,
     "variational": VariationalPosterior,
 }
 LIKELIHOODS: dict[str, type[Likelihood]] = {
@@ -94,7 +100,7 @@ def calibration_of(numbers: Sequence[Any]) -> Calibration:
     return found
 
 
-def pack_choice(choice: Choice) -> Stored:
+def pack_choice(choice: StrengthChoice) -> Stored:
     """An average of posteriors, without their training examples; directions in the place of these are part of it."""
     of = choice.best.posterior.of
     plain: Plain = {
@@ -127,24 +133,26 @@ def unpack_choice(
     frames: Mapping[str, BlockFrame],
     likelihood: Likelihood,
     train: Jacobian | None,
-) -> Choice:
+) -> StrengthChoice:
     """The average again, from how outputs depend on the weights at the training examples; None where directions say it."""
     kind, head = plain["kernel"]
     kernel = KERNELS[kind](frames, head) if head else KERNELS[kind](frames)  # type: ignore[call-arg]
     which = plain.get("directions", [0] * len(plain["members"]))
     trains = [train] if train is not None else [_directions(plain, tensors, frames, i) for i in range(max(which) + 1)]
     shift = below(tensors, "shift") if plain["has_shift"] else None
-    ofs = [Linearised(kernel, x, tensors["targets"], likelihood, int(plain["classes"]), shift) for x in trains]
+    ofs = [LinearisedNetwork(kernel, x, tensors["targets"], likelihood, int(plain["classes"]), shift) for x in trains]
     members = []
     for k, m in enumerate(plain["members"]):
         own = below(tensors, str(k))
         posterior = _unpack_posterior(m, own, ofs[which[k]])
         calibration = calibration_of(m["calibration"])
-        members.append(Member(float(m["weight"]), posterior, calibration, float(m["nll"]), own.get("log_probs")))
+        members.append(
+            StrengthMember(float(m["weight"]), posterior, calibration, float(m["nll"]), own.get("log_probs"))
+        )
     if not members:
         raise DamagedFile("an exact posterior has no member.")
     options, criterion, strengths = plain["choice"]
-    return Choice(tuple(members), int(options), str(criterion), int(strengths), _strength(plain["for_mode"]))
+    return StrengthChoice(tuple(members), int(options), str(criterion), int(strengths), _strength(plain["for_mode"]))
 
 
 def _directions(plain: Plain, tensors: Mapping[str, Tensor], names: Mapping[str, Any], i: int) -> Jacobian:
@@ -153,7 +161,7 @@ def _directions(plain: Plain, tensors: Mapping[str, Tensor], names: Mapping[str,
     for name, x in below(tensors, f"train/{i}").items():
         kind, _, block = name.partition("/")
         blocks[block] = Directions(x) if kind == "along" else Rows(x.double(), x.new_zeros(len(x), 1, 1).double())
-    return Summed(torch.zeros(0, int(plain["classes"])), {name: blocks[name] for name in names})
+    return DirectionJacobian(torch.zeros(0, int(plain["classes"])), {name: blocks[name] for name in names})
 
 
 def _pack_posterior(posterior: FunctionPosterior) -> Stored:
@@ -175,7 +183,7 @@ def _pack_posterior(posterior: FunctionPosterior) -> Stored:
     return plain, tensors
 
 
-def _unpack_posterior(plain: Plain, tensors: Mapping[str, Tensor], of: Linearised) -> FunctionPosterior:
+def _unpack_posterior(plain: Plain, tensors: Mapping[str, Tensor], of: LinearisedNetwork) -> FunctionPosterior:
     kind = LATENTS[plain["latent"]]
     values: dict[str, Any] = {"gram": torch.empty(0, 0, dtype=torch.float64)}
     for f in fields(kind):

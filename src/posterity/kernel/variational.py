@@ -16,11 +16,11 @@ from torch import Tensor
 
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import DidNotConverge, TooLarge
-from posterity.kernel.kernels import Shared, Strength
+from posterity.kernel.kernels import SharedKernel, Strength
 from posterity.kernel.latent import CoupledLatent, symmetric
-from posterity.kernel.left_out import LeftOut, downdate
-from posterity.kernel.linearised import FunctionPosterior, Linearised
-from posterity.kernel.mode import Observed, coupled_mode
+from posterity.kernel.left_out import LeaveOneOut, downdate
+from posterity.kernel.linearised import FunctionPosterior, LinearisedNetwork
+from posterity.kernel.mode import Observations, coupled_mode
 
 SIDE = 3000
 """The largest n·C."""
@@ -34,7 +34,7 @@ class Laplace:
 
 
 @dataclass(frozen=True)
-class Variational:
+class VariationalGaussian:
     """The Gaussian of greatest ELBO."""
 
     draws: int = 128
@@ -61,7 +61,7 @@ class Variational:
         return torch.cat([z, -z]), torch.full((2 * half,), 0.5 / half, dtype=torch.float64)
 
 
-Inference = Laplace | Variational
+Inference = Laplace | VariationalGaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,23 +100,25 @@ class VariationalPosterior(FunctionPosterior):
         """The ELBO: a lower bound on ln p(data) of the linearised model, up to the draws' error."""
         return self.latent.elbo
 
-    def left_out(self, groups: Int[Tensor, " n"] | None = None) -> LeftOut:
+    def left_out(self, groups: Int[Tensor, " n"] | None = None) -> LeaveOneOut:
         """Every training example's outputs with its own factor taken out: its cavity."""
         if groups is not None:
             raise ValueError("groups are left out of a Laplace posterior only.")
         latent = self.latent
         s = latent.blocks(torch.arange(len(latent.outputs))[:, None])
         covariance = downdate(s, latent.root)
-        return LeftOut(latent.outputs - (covariance @ latent.weights[..., None]).squeeze(-1), covariance)
+        return LeaveOneOut(latent.outputs - (covariance @ latent.weights[..., None]).squeeze(-1), covariance)
 
 
-def infer(of: Linearised, strength: Strength | None = None, inference: Inference | None = None) -> FunctionPosterior:
+def infer(
+    of: LinearisedNetwork, strength: Strength | None = None, inference: Inference | None = None
+) -> FunctionPosterior:
     """The posterior for one strength of the prior, by Laplace or by variational inference.
 
     Args:
         of: a network made linear at its training examples.
         strength: of the prior; None takes the prior's own numbers.
-        inference: `Laplace()` (the default) or `Variational()`.
+        inference: `Laplace()` (the default) or `VariationalGaussian()`.
 
     Returns:
         A posterior with `moments`, `left_out` and `log_evidence`.
@@ -129,28 +131,28 @@ def infer(of: Linearised, strength: Strength | None = None, inference: Inference
         >>> infer(best.of, best.strength, Variational()).moments(fit.function.jacobian(model, batches))
     """
     start = of.start()
-    if not isinstance(inference, Variational) or isinstance(of.likelihood, GaussianNoise):
+    if not isinstance(inference, VariationalGaussian) or isinstance(of.likelihood, GaussianNoise):
         return of.posterior(strength)  # of Gaussian noise Laplace is exact
     if start.numel() > SIDE:
         raise TooLarge(
             f"{start.numel():,} examples times outputs are beyond variational inference (limit {SIDE:,}): use Laplace()."
         )
-    gram, shared = of.kernel.own(of.train, strength), isinstance(of.kernel, Shared)
+    gram, shared = of.kernel.own(of.train, strength), isinstance(of.kernel, SharedKernel)
     if shared:
         gram = torch.kron(gram, torch.eye(start.shape[1], dtype=gram.dtype, device=gram.device))
     side = start.numel()
-    observed = Observed(start, of.likelihood, of.targets)
+    observed = Observations(start, of.likelihood, of.targets)
     latent = fit_variational(gram.reshape(side, side), observed, inference, shared)
     return VariationalPosterior(of, strength, latent)
 
 
 def fit_variational(
-    gram: Float[Tensor, "side side"], of: Observed, inference: Variational, shared: bool = False
+    gram: Float[Tensor, "side side"], of: Observations, inference: VariationalGaussian, shared: bool = False
 ) -> VariationalLatent:
     """Damped natural-gradient steps from Laplace's posterior. A Cholesky factor of side n·C for every step that is tried."""
     laplace = coupled_mode(gram, of)
     points = inference.points(of.start.shape[1])
-    problem = _Problem(laplace.gram, laplace.start, of.likelihood, of.targets, *points, shared)
+    problem = _SiteProblem(laplace.gram, laplace.start, of.likelihood, of.targets, *points, shared)
     precision = laplace.root @ laplace.root.mT
     # Sites: exp(linear · f − ½ fᵀ precision f) for every example.
     linear = (precision @ laplace.outputs[..., None]).squeeze(-1) + laplace.weights
@@ -176,7 +178,7 @@ def fit_variational(
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _SiteProblem:
     """The ELBO as a function of the sites."""
 
     gram: Float[Tensor, "side side"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Averaged:
+class WeightAverage:
     """The mean of the trainable weights over every step of the last `last` of `epochs` epochs."""
 
     def __init__(self, model: nn.Module, last: int, epochs: int | None) -> None:

@@ -14,9 +14,9 @@ from torch import Tensor
 from posterity.data.batches import Workers
 from posterity.errors import BadCheckpoint
 from posterity.files import check_settings, read_state, resuming, write_state
-from posterity.laplace.averaging import Averaged
+from posterity.laplace.averaging import WeightAverage
 from posterity.laplace.prior import PriorPenalty
-from posterity.laplace.run import Epoch, Run
+from posterity.laplace.run import Epoch, TrainingRun
 
 WHAT = "this training"
 KINDS = {
@@ -35,7 +35,7 @@ KINDS = {
 }
 
 
-class Checkpoint(Run):
+class Checkpoint(TrainingRun):
     """A run with everything that its next epoch depends on, in a file.
 
     Of several workers the first writes and all read.
@@ -53,7 +53,7 @@ class Checkpoint(Run):
         generators: list[torch.Generator],
         settings: Mapping[str, Any],
         penalty: PriorPenalty | None,
-        averaged: Averaged | None,
+        averaged: WeightAverage | None,
     ) -> None:
         """Go on from the file, if there is one. Tensors and numbers only: nothing in it is run."""
         self.optimiser, self.generators, self.settings = optimiser, generators, dict(settings)

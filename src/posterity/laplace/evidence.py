@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from posterity.algebra import (
     DenseMatrix,
     DiagonalMatrix,
-    Floored,
+    FlooredMatrix,
     JointEigen,
     Kronecker,
     KroneckerSum,
     Matrix,
+    RotatedMatrix,
     ScaledIdentity,
-    Turned,
     in_one_frame,
 )
 from posterity.algebra.dense import cholesky
@@ -40,7 +40,7 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
     log det(βF + αP) − log det P = Σ ln(βE + α), tr P(βF + αP)⁻¹ = Σ 1/(βE + α), and so on.
     """
     prior, curvature = _single(prior), _single(curvature)
-    if isinstance(prior, JointEigen | Turned) and not isinstance(curvature, DenseMatrix):
+    if isinstance(prior, JointEigen | RotatedMatrix) and not isinstance(curvature, DenseMatrix):
         # No basis serves both: in the frame of their sum each keeps its exact diagonal.
         frame = in_one_frame([prior, curvature])
         assert isinstance(frame, JointEigen)
@@ -70,7 +70,7 @@ def relative_spectrum(prior: Matrix, curvature: Matrix) -> Tensor:
 
 def _single(matrix: Matrix) -> Matrix:
     """A sum of one term is that term, and a curvature with its floor one matrix."""
-    if isinstance(matrix, Floored):
+    if isinstance(matrix, FlooredMatrix):
         return matrix.total
     return matrix.terms[0] if isinstance(matrix, KroneckerSum) and len(matrix.terms) == 1 else matrix
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from posterity.data.batches import Batch
-from posterity.laplace.run import Epoch, Goal, Source
+from posterity.laplace.run import BatchSource, Epoch, Goal
 
 ARRIVED = 0.05
 """A mean objective whose gradient has a smaller norm than this is at its mode, as far as predictions can tell."""
@@ -21,7 +21,7 @@ class NotAtMode(UserWarning):
     """Training ended where the objective still has a slope: curvature and leave-one-out speak of a mode."""
 
 
-def polished(model: nn.Module, goal: Goal, source: Source, where: torch.device, steps: int) -> tuple[Epoch, float]:
+def polished(model: nn.Module, goal: Goal, source: BatchSource, where: torch.device, steps: int) -> tuple[Epoch, float]:
     """Down to the mode on all examples at once; the slope that is left, in summed nats, with a warning if it is no mode."""
     model.eval()
     goal.take(Batch.joined(list(source)), where)

@@ -10,7 +10,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored, JointEigen, Kronecker, Leading, Matrix, ScaledIdentity, leading, scaled_identity
+from posterity.algebra import (
+    FlooredMatrix,
+    JointEigen,
+    Kronecker,
+    LeadingDirections,
+    Matrix,
+    ScaledIdentity,
+    leading,
+    scaled_identity,
+)
 from posterity.blocks import Block, Selection, find_blocks, named, read_blocks
 from posterity.data.hashes import fingerprint
 from posterity.data.provenance import Provenance, past_of
@@ -184,7 +193,7 @@ class PriorPenalty:
         costs = {name: _cost(matrix) for name, matrix in self.prior.precision.items()}
         self.every = every or refresh(prior)
         self.turn = _turns(costs, self.every)
-        self.nearby: dict[str, Tensor | Leading] = {}
+        self.nearby: dict[str, Tensor | LeadingDirections] = {}
         if self.every > 1:
             self.nearby = {
                 name: leading(prior.precision[name], like) or diagonal(self.prior.precision[name]).to(like)
@@ -266,9 +275,9 @@ class PriorPenalty:
         self.step, self.rest = int(state["step"]), {name: x.to(like) for name, x in rest.items()}
 
 
-def _plus(start: Tensor, nearby: Tensor | Leading, shift: Tensor, sign: int = 1) -> Tensor:
+def _plus(start: Tensor, nearby: Tensor | LeadingDirections, shift: Tensor, sign: int = 1) -> Tensor:
     """start ± A·shift."""
-    if isinstance(nearby, Leading):
+    if isinstance(nearby, LeadingDirections):
         return start.add(nearby.power(1.0, 0.0, shift), alpha=sign)
     return torch.addcmul(start, nearby, shift, value=sign)
 
@@ -281,7 +290,7 @@ def refresh(prior: Gaussian) -> int:
 def _cost(precision: Matrix) -> int:
     """Multiplications of a product with a precision."""
     out, inp = precision.shape
-    precision = precision.curvature if isinstance(precision, Floored) else precision
+    precision = precision.curvature if isinstance(precision, FlooredMatrix) else precision
     if isinstance(precision, ScaledIdentity):
         return 0
     return out * inp * (out + inp) * (1 if isinstance(precision, Kronecker) else 2)
@@ -299,8 +308,8 @@ def _turns(costs: dict[str, int], every: int) -> dict[str, int]:
 
 def diagonal(precision: Matrix) -> Tensor:
     """The diagonal of a precision, as a matrix."""
-    curvature = precision.curvature if isinstance(precision, Floored) else precision
-    share, floor = (precision.share, precision.floor) if isinstance(precision, Floored) else (1.0, 0.0)
+    curvature = precision.curvature if isinstance(precision, FlooredMatrix) else precision
+    share, floor = (precision.share, precision.floor) if isinstance(precision, FlooredMatrix) else (1.0, 0.0)
     if isinstance(curvature, Kronecker):
         return torch.outer(share * curvature.left.diagonal(), curvature.right.diagonal()).add_(floor)
     if isinstance(curvature, JointEigen):

@@ -109,7 +109,7 @@ def _plain(loader: DataLoader[Any]) -> bool:
     return every and type(loader.batch_sampler) is BatchSampler and loader.batch_sampler.sampler is loader.sampler
 
 
-class Source:
+class BatchSource:
     """Batches of training data, in a new order every epoch where we are the ones to shuffle."""
 
     def __init__(self, data: Data, batch_size: int, shuffle: torch.Generator | None) -> None:
@@ -171,7 +171,7 @@ class Goal:
     likelihood: Likelihood
     penalty: PriorPenalty | None
     objective: Objective
-    source: Source
+    source: BatchSource
     workers: Workers
     clip: float | None
     exact: bool = False
@@ -282,7 +282,7 @@ class Epoch:
     """The noise precision of a regression after the epoch, where it is learned."""
 
 
-class Run:
+class TrainingRun:
     """Epochs so far, and the best weights, in memory. A `Checkpoint` keeps them in a file as well."""
 
     known_seed: int | None = None

@@ -20,11 +20,11 @@ from posterity.data.batches import Batch, Workers, check_data
 from posterity.data.provenance import Provenance, sign, together
 from posterity.errors import BadData, NotFinite
 from posterity.gaussian import Gaussian
-from posterity.laplace.averaging import Averaged
+from posterity.laplace.averaging import WeightAverage
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.polish import polished
 from posterity.laplace.prior import PriorPenalty, fitted, move_to_prior, start_seen
-from posterity.laplace.run import Epoch, Goal, Objective, Run, Source, Sums, evaluate, map_objective, split
+from posterity.laplace.run import BatchSource, Epoch, Goal, Objective, Sums, TrainingRun, evaluate, map_objective, split
 
 Augment = Callable[[Tensor], Tensor]
 """New inputs for old, the same number of them: shifted or turned images, say."""
@@ -152,15 +152,15 @@ def train(
         raise ValueError(f'start is "prior" or "model", not "{start}"')
     check_data(data)
     workers = Workers.here()
-    state = Run(workers) if checkpoint is None else Checkpoint(checkpoint, workers)
+    state = TrainingRun(workers) if checkpoint is None else Checkpoint(checkpoint, workers)
     shuffle = torch.Generator().manual_seed(state.take_seed(generator))
     if device is not None:
         model.to(device)
     agree(model, workers)
     where = next(model.parameters()).device
     training, held_out = split(data, validation, shuffle, groups)
-    source = Source(training, batch_size, shuffle)
-    held = None if held_out is None else Source(held_out, evaluation_batch_size or min(1024, 4 * batch_size), None)
+    source = BatchSource(training, batch_size, shuffle)
+    held = None if held_out is None else BatchSource(held_out, evaluation_batch_size or min(1024, 4 * batch_size), None)
     if prior is not None:
         prior = fitted(prior, model, head_precision)
         if start == "prior":
@@ -168,7 +168,7 @@ def train(
     # An optimiser of the user's own may search along a line: it gets exact forces, unless stated otherwise.
     refresh = prior_every or (1 if optimiser else None)
     penalty = None if prior is None else PriorPenalty(prior, model, refresh)
-    averaged = Averaged(model, average, epochs) if average else None
+    averaged = WeightAverage(model, average, epochs) if average else None
     batches = max(1, -(-source.count // batch_size))
     if epochs is None:
         epochs = epochs_for(batches)
@@ -276,7 +276,7 @@ def train(
     return History(tuple(state.epochs), state.best, state.seed, seen, goal.likelihood, slope_left, state.first)
 
 
-def _judged(model: nn.Module, goal: Goal, source: Source, held: Source | None, objective: Objective) -> Epoch:
+def _judged(model: nn.Module, goal: Goal, source: BatchSource, held: BatchSource | None, objective: Objective) -> Epoch:
     """The network as it stands, as a line of the history."""
     nll, accuracy = evaluate(model, source, goal.likelihood)
     half = torch.tensor(0.0 if goal.penalty is None else goal.penalty.forces(True)[1])

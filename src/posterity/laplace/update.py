@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from posterity.algebra import (
-    Floored,
+    FlooredMatrix,
     JointEigen,
     Kronecker,
     KroneckerSum,
     Matrix,
+    RotatedMatrix,
     ScaledIdentity,
-    Turned,
     as_floored,
     frame_error,
     in_one_frame,
@@ -170,18 +170,18 @@ def _one_frame(old: Matrix, new: Matrix | None, turned: bool) -> tuple[Matrix, f
         return family, None
     if isinstance(new, JointEigen) and new.shares_bases(family.kept):
         # Estimated in the prior's own eigenvectors: the sum stays in them, and is exact.
-        return Floored(family.kept * family.share + new, 1.0, family.floor), None
+        return FlooredMatrix(family.kept * family.share + new, 1.0, family.floor), None
     before = family.curvature * family.share
     empty = family.share == 0 or (isinstance(before, ScaledIdentity) and not float(before.scale))
     as_it_is = isinstance(new, Kronecker) or (isinstance(new, JointEigen) and new.is_orthogonal)
     if empty and is_large(*new.shape) and as_it_is:
         # As it is: half the size of its eigenframe, which is made where something needs it.
-        return Floored(new, 1.0, family.floor), None
+        return FlooredMatrix(new, 1.0, family.floor), None
     terms = [new] if empty else [before, new]
     joined = in_turned_frame(terms, family.floor) if turned else in_one_frame(terms)
-    exact = empty or not isinstance(joined, JointEigen | Turned)
+    exact = empty or not isinstance(joined, JointEigen | RotatedMatrix)
     error = None if exact else frame_error([before, new], joined)
-    return Floored(joined, 1.0, family.floor), error
+    return FlooredMatrix(joined, 1.0, family.floor), error
 
 
 def _times(matrix: Matrix, factor: float) -> Matrix:
@@ -190,7 +190,7 @@ def _times(matrix: Matrix, factor: float) -> Matrix:
 
 def _two_terms(old: Matrix, new: Matrix) -> tuple[Matrix, float | None]:
     """old + new with at most two terms, and the relative error of joining if there was any."""
-    old = old.total if isinstance(old, Floored) else old
+    old = old.total if isinstance(old, FlooredMatrix) else old
     if isinstance(old, JointEigen):
         pair = nearest(old)
         return pair + new, float(relative_error(old, pair))

@@ -1,9 +1,10 @@
 """Unknown inputs: how far an input is from what is known, as a p-value with a false-alarm rate."""
 
 from posterity.novelty.known_inputs import of_folds, of_inputs, set_aside, unchanged
-from posterity.novelty.left_out import Features, LeftOut, Moments, affordable, by_folds
+from posterity.novelty.left_out import Features, LeftOutInputs, Moments, affordable, by_folds
 from posterity.novelty.moments import RelativeVariance, energy, entropy, of_outputs
-from posterity.novelty.reference import BUDGET, LIMIT, VARIANCE, Reference, alarm
+from posterity.novelty.reference import BUDGET, LIMIT, Reference, alarm
+from posterity.novelty.scoring import VARIANCE
 from posterity.novelty.stored import ABSENT, features_of, from_known, to_known
 from posterity.novelty.watching import Watch, watched_layers, watching
 
@@ -13,7 +14,7 @@ __all__ = [
     "LIMIT",
     "VARIANCE",
     "Features",
-    "LeftOut",
+    "LeftOutInputs",
     "Moments",
     "Reference",
     "RelativeVariance",

@@ -19,9 +19,10 @@ from posterity.data import Data
 from posterity.data.batches import Batch, batches
 from posterity.data.leave_out import STAYS, LeaveOut
 from posterity.errors import BadData, NoData
-from posterity.novelty.left_out import Features, LeftOut, Moments, affordable, by_folds
+from posterity.novelty.left_out import Features, LeftOutInputs, Moments, affordable, by_folds
 from posterity.novelty.moments import RelativeVariance, of_outputs
-from posterity.novelty.reference import BUDGET, LIMIT, VARIANCE, Reference
+from posterity.novelty.reference import BUDGET, LIMIT, Reference
+from posterity.novelty.scoring import VARIANCE
 from posterity.novelty.watching import INPUT, inputs_of, watched_layers, watching
 
 log = logging.getLogger("posterity")
@@ -95,7 +96,7 @@ def of_folds(
         kept, out = (x.cpu() for x in leave_out.split(fold))
         near, _ = seen_by(model, weights, whole.rows(_some(kept, LIMIT)))
         features, outputs = seen_by(model, weights, whole.rows(_some(out, JUDGED // len(leave_out.parts))))
-        parts.append(LeftOut(near, features, of_outputs(outputs.cpu(), likelihood)))
+        parts.append(LeftOutInputs(near, features, of_outputs(outputs.cpu(), likelihood)))
     return _reference(known, parts)
 
 
@@ -115,7 +116,7 @@ def set_aside(
     features, outputs = _read(model, held, batch_size, JUDGED)
     # Where an example has a row of outputs for every token, its features speak alone.
     moments = of_outputs(outputs.cpu(), likelihood) if outputs.ndim == 2 else {}
-    return _reference(known, [LeftOut(known, features, moments)])
+    return _reference(known, [LeftOutInputs(known, features, moments)])
 
 
 @torch.no_grad()
@@ -128,10 +129,9 @@ def seen_by(model: nn.Module, weights: Weights | None, batch: Batch) -> tuple[di
         fitting = {name: block for name, block in blocks.items() if tuple(own[name].shape) == block.shape}
         own = write_blocks(fitting, {name: own[name] for name in fitting})
     own, outputs = {name: x.to(place) for name, x in own.items()}, []
-    with evaluating(model), watching(model, watched_layers(model)) as watch:
+    with evaluating(model), watching(model, watched_layers(model), batch.count) as watch:
         for index in torch.arange(batch.count).split(AT_ONCE):
             piece = batch.rows(index).to(place.device)
-            watch.expect(piece.count)
             outputs.append(piece.each(piece.outputs(model, own)))
     features = watch.features
     return (affordable(features, ROOM) if features else {}), torch.cat(outputs).double()
@@ -171,11 +171,11 @@ def _row_folds(leave_out: LeaveOut, judged: bool) -> Int[Tensor, " n"]:
     return folds.masked_fill(leave_out.folds.cpu() == STAYS, STAYS) if judged else folds
 
 
-def _reference(known: Features, parts: Sequence[LeftOut], source: Features | None = None) -> Reference | None:
+def _reference(known: Features, parts: Sequence[LeftOutInputs], source: Features | None = None) -> Reference | None:
     """With the variance that known rows leave, where there are rows to leave any."""
     last = list(known)[-1] if known else None
     if last is not None:
-        parts = [LeftOut(p.known, p.features, _with_variance(p, last)) for p in parts]
+        parts = [LeftOutInputs(p.known, p.features, _with_variance(p, last)) for p in parts]
     try:
         return Reference.of(known, parts, source=source)
     except (BadData, NoData) as error:
@@ -183,6 +183,6 @@ def _reference(known: Features, parts: Sequence[LeftOut], source: Features | Non
         return None
 
 
-def _with_variance(part: LeftOut, last: str) -> Moments:
+def _with_variance(part: LeftOutInputs, last: str) -> Moments:
     variance = RelativeVariance.of(part.known[last].cpu())(part.features[last].cpu())
     return {**part.moments, VARIANCE: variance}

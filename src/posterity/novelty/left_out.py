@@ -5,7 +5,7 @@ known inputs unknown: study unknown-inputs has 5 % meant and many times that rea
 
 - frozen features, or a source's network on the target's inputs: leaving out folds (or groups) of rows is enough, `by_folds`;
 - networks of folds: each gives the features of its own fold, and of what it was trained on to compare them with;
-- examples that were set aside when the network was trained: one `LeftOut` of them.
+- examples that were set aside when the network was trained: one `LeftOutInputs` of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BELONGS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
+class LeftOutInputs:
     """Inputs that a network was not trained on, and those that they are compared with, both under that network."""
 
     known: Features
@@ -41,7 +41,7 @@ class LeftOut:
     moments: Moments
 
 
-def by_folds(features: Features, moments: Moments, folds: Int[Tensor, "n"] | None = None) -> list[LeftOut]:
+def by_folds(features: Features, moments: Moments, folds: Int[Tensor, "n"] | None = None) -> list[LeftOutInputs]:
     """Fold by fold, the rows of a network that was trained on none of these inputs.
 
     Args:
@@ -61,7 +61,7 @@ def by_folds(features: Features, moments: Moments, folds: Int[Tensor, "n"] | Non
         out = folds == fold
         if bool(out.all()):
             break
-        found.append(LeftOut(_rows(features, ~out), _rows(features, out), _rows(moments, out)))
+        found.append(LeftOutInputs(_rows(features, ~out), _rows(features, out), _rows(moments, out)))
     return found
 
 
@@ -93,7 +93,7 @@ def affordable(features: Features, room: int) -> dict[str, Tensor]:
     return {layer: rows for layer, rows in features.items() if layer in kept}
 
 
-def belongs(left_out: Sequence[LeftOut], source: Features) -> bool:
+def belongs(left_out: Sequence[LeftOutInputs], source: Features) -> bool:
     """Whether the target's inputs lie among the source's: by the neighbours of left-out inputs where the head reads.
 
     Among alike inputs, the share of source inputs that are neighbours is their share of all.

@@ -66,9 +66,7 @@ class Neighbourhood:
 
     def scores(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m 6"]:
         """One column a metric and form, in the order of `names`; memory does not grow with m but for the result."""
-        if torch.compiler.is_exporting():  # an exported network takes any number of rows at once
-            return self._scores(rows.float()).double()
-        if torch.compiler.is_exporting():  # whose number of rows stays open
+        if torch.compiler.is_compiling():  # an exported network takes any number of rows at once
             return self._scores(rows.float()).double()
         parts = rows.split(max(ROWS_AT_ONCE // max(self.centred.shape), 1))
         found = [self._scores(part.float()).double() for part in parts]

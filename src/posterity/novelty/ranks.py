@@ -47,18 +47,29 @@ class Ranks:
         x = _rounded(x)
         return self._inside(x) / (1 + ((x - self.values[..., -1:]) / self._reach).clamp(0, FARTHEST))
 
-    def nats(self, x: Float[Tensor, "*scores m"]) -> Float[Tensor, "*scores m"]:
-        """−ln p, for adding up: beyond the upper tenth it grows linearly, as that of an exponential tail."""
+    def nats(self, x: Float[Tensor, "*scores m"], *, among: bool = False) -> Float[Tensor, "*scores m"]:
+        """−ln p, for adding up: beyond the upper tenth it grows as that of an exponential tail.
+
+        A number belongs to the tail that it is measured by: one of the known ones (`among`) does, so a new one has to, or the
+        largest known ones would look farther out than new ones that are as large.
+        """
         if not self.count:
             return torch.zeros_like(x, dtype=torch.float64)
-        x, start = _rounded(x), self._start
-        far = ((x - start) / self._reach).clamp(0, FARTHEST) - self._inside(start).log()
-        return torch.where(x > start, far, -self._inside(x).log())
+        x, start, reach = _rounded(x), self._start, self._reach
+        excess = (x - start).clamp_min(0)
+        if not among:
+            tail = self._tail * self.count / self.values.shape[-1]
+            reach = (tail * reach + excess) / (tail + 1)
+        return torch.where(x > start, excess / reach - self._inside(start).log(), -self._inside(x).log())
 
     def _inside(self, x: Tensor) -> Tensor:
         """1 − interpolated rank / (n + 1); equal numbers have the mean of their ranks."""
         n, kept = self.count, self.values.shape[-1]
-        low, high = (torch.searchsorted(self.values, x.contiguous(), right=right) for right in (False, True))
+        if torch.compiler.is_compiling():  # ONNX has no binary search
+            below, x_each = self.values[..., None, :], x[..., None]
+            low, high = (below < x_each).sum(-1), (below <= x_each).sum(-1)
+        else:
+            low, high = (torch.searchsorted(self.values, x.contiguous(), right=right) for right in (False, True))
         left = self.values.gather(-1, (low - 1).clamp_min(0))
         right = self.values.gather(-1, high.clamp_max(kept - 1))
         gap = (right - left).clamp_min(torch.finfo(torch.float64).tiny)

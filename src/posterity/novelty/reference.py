@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,10 +12,11 @@ from torch import Tensor
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.errors import BadData, NoData, SizeMismatch
-from posterity.novelty.left_out import Features, LeftOut, Moments, belongs, joined, thinned
+from posterity.novelty.left_out import Features, LeftOutInputs, Moments, belongs, joined, thinned
 from posterity.novelty.moments import RelativeVariance, of_outputs
 from posterity.novelty.neighbours import Neighbourhood, names
 from posterity.novelty.ranks import Ranks
+from posterity.novelty.scoring import VARIANCE, scores_of, scores_of_left_out
 
 LIMIT = 512
 """Known inputs that are kept."""
@@ -25,10 +26,6 @@ FEWEST = 16
 """Known inputs that are kept even where they take more."""
 OWN = 2.0
 """How much the predictor's own scores count beside each distance: study unknown-inputs, left-one-setting-out."""
-VARIANCE = "variance"
-"""The score that the kept features of the last layer give: `RelativeVariance`."""
-TURNS = 10
-"""Left-out inputs are ranked among the others in so many parts, where they came in one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +60,7 @@ class Reference:
     def of(
         cls,
         known: Features,
-        left_out: Sequence[LeftOut],
+        left_out: Sequence[LeftOutInputs],
         *,
         source: Features | None = None,
         limit: int = LIMIT,
@@ -108,17 +105,16 @@ class Reference:
                 sizes[layer] = float(x.abs().max().clamp_min(1e-30)) / 1024
                 rows[layer] = (x.double() / sizes[layer]).half().cpu()
                 spaces[layer] = Neighbourhood.of(rows[layer].double() * sizes[layer])
-        scored = []
-        for part in left_out:
-            near = {}
-            if spaces:
-                others = thinned(joined(part.known, source) if used and source else part.known, count, draw)
-                near = {layer: Neighbourhood.of(x.cpu()) for layer, x in others.items()}
-            scored.append(_columns(near, moments, part.features, part.moments))
         called = [name for layer in spaces for name in names(layer)] + list(moments)
-        ranks, joint = _ranked(scored, len(called), len(moments))
+        compared = len(next(iter(rows.values()))) if rows else 0
+        columns = scores_of_left_out(left_out, moments, list(spaces), source if used else None, count, compared, draw)
+        columns = columns[columns.isfinite().all(1)]
+        if len(columns) < 2:  # a single one says nothing of how much known inputs differ
+            columns = columns[:0]
+        ranks = [Ranks.of(column) for column in columns.T]
         free = [called.index(name) for name in moments if name != VARIANCE]
-        alone = _ranked([x[:, free] for x in scored], len(free), len(free))[1] if free else None
+        alone = _joint([ranks[i] for i in free], columns[:, free], len(free)) if free else None
+        joint = _joint(ranks, columns, len(moments))
         return cls(rows, sizes, spaces, dict(zip(called, ranks, strict=True)), joint, moments, used, alone)
 
     def without_features(self) -> Reference | None:
@@ -176,15 +172,6 @@ class Reference:
             moments[VARIANCE] = self._variance(features[self.layers[-1]].detach().cpu())
         return self.unknown(features, moments)
 
-    def scores(self, features: Features, moments: Moments) -> dict[str, Tensor]:
-        """Every score by name: the larger, the more unusual."""
-        return dict(zip(self.ranks, self._columns(features, moments).T, strict=True))
-
-    def pvalues(self, features: Features, moments: Moments) -> dict[str, Tensor]:
-        """The p-value of every score on its own."""
-        columns = self._columns(features, moments)
-        return {name: ranks.p(columns[:, i]) for i, (name, ranks) in enumerate(self.ranks.items())}
-
     def p(self, features: Features, moments: Moments) -> Float[Tensor, "m"]:
         """The one p-value of each input; zero where a feature or score is not finite.
 
@@ -202,7 +189,12 @@ class Reference:
         """One minus the p-value: near 1 for inputs unlike those that are known."""
         return 1 - self.p(features, moments)
 
-    def _columns(self, features: Features, moments: Moments) -> Tensor:
+    def checked(self, features: Features) -> Features:
+        """The features of new inputs, if they are of the form of the known ones.
+
+        Raises:
+            SizeMismatch: if not.
+        """
         for layer, space in self.neighbourhoods.items():
             if layer not in features:
                 raise SizeMismatch(
@@ -213,7 +205,10 @@ class Reference:
                     f'layer "{layer}" is given rows of {space.width} numbers, not {tuple(features[layer].shape[1:])}: '
                     "the inputs have another form than those that are known."
                 )
-        return _columns(self.neighbourhoods, self.moments, features, moments)
+        return features
+
+    def _columns(self, features: Features, moments: Moments) -> Tensor:
+        return scores_of(self.neighbourhoods, self.moments, self.checked(features), moments)
 
 
 def alarm(unknown: Float[Tensor, "m"], rate: float = 0.05) -> Bool[Tensor, "m"]:
@@ -223,52 +218,19 @@ def alarm(unknown: Float[Tensor, "m"], rate: float = 0.05) -> Bool[Tensor, "m"]:
     return unknown >= 1 - rate
 
 
-def _columns(
-    spaces: Mapping[str, Neighbourhood], called: Sequence[str], features: Features, moments: Moments
-) -> Float[Tensor, "m scores"]:
-    if absent := [name for name in called if name not in moments]:
-        raise SizeMismatch(
-            f"scores {absent} are missing: the predictor gave {list(moments)}, the reference has {list(called)}."
-        )
-    parts = [space.scores(features[layer].detach().cpu()) for layer, space in spaces.items()]
-    return torch.cat([*parts, *(moments[name].detach().cpu().double().reshape(-1, 1) for name in called)], 1)
-
-
-def _total(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Tensor:
+def _total(ranks: Sequence[Ranks], columns: Tensor, own: int, *, among: bool = False) -> Tensor:
     """The sum of −ln p over all scores; the last `own` columns are the predictor's own scores."""
     weights = [1.0] * (len(ranks) - own) + [OWN] * own
     scale = torch.tensor(weights, dtype=torch.float64)[:, None]
-    return (scale * Ranks.together(ranks).nats(columns.T)).sum(0)
+    return (scale * Ranks.together(ranks).nats(columns.T, among=among)).sum(0)
 
 
-def _ranked(scored: Sequence[Tensor], scores: int, own: int) -> tuple[list[Ranks], Ranks]:
-    """Each score's ranks, and those of the sums. An input is ranked among others: among itself it would look too common."""
-    columns = torch.cat(list(scored)) if scored else torch.empty(0, scores, dtype=torch.float64)
-    columns = columns[columns.isfinite().all(1)]
-    if len(columns) < 2:
-        nothing = Ranks.of(columns.new_empty(0))
-        return [nothing] * scores, nothing
-    every = [Ranks.of(columns[:, i]) for i in range(scores)]
-    totals = torch.empty(len(columns), dtype=torch.float64)
-    for out in _turns([len(part) for part in scored], len(columns)):
-        totals[out] = _total([Ranks.of(columns[~out, i]) for i in range(scores)], columns[out], own)
-    return every, Ranks.of(totals)
+def _joint(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Ranks:
+    """Of the sums of the inputs that the ranks are made of."""
+    return Ranks.of(_total(ranks, columns, own, among=True) if len(columns) else columns.new_empty(0))
 
 
-def _turns(sizes: Sequence[int], count: int) -> Iterator[Tensor]:
-    """Which inputs are ranked among the others at a time: those left out together, or tenths."""
-    together = len(sizes) > 1 and sum(sizes) == count
-    turn = (
-        torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-        if together
-        else torch.arange(count) % TURNS
-    )
-    for one in turn.unique():
-        if not bool((turn == one).all()):
-            yield turn == one
-
-
-def _check(known: Features, left_out: Sequence[LeftOut], moments: tuple[str, ...]) -> None:
+def _check(known: Features, left_out: Sequence[LeftOutInputs], moments: tuple[str, ...]) -> None:
     for part in left_out:
         if set(part.features) != set(known) or set(part.known) != set(known) or set(part.moments) != set(moments):
             raise SizeMismatch(

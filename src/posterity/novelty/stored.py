@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posterity.errors import DamagedFile
-from posterity.gaussian.known import Known
+from posterity.gaussian.known import KnownFeatures
 from posterity.novelty.neighbours import Neighbourhood, names
 from posterity.novelty.ranks import Ranks
 from posterity.novelty.reference import Reference
@@ -22,10 +22,10 @@ ABSENT = (
 """What to say of a file without a reference."""
 
 
-def to_known(reference: Reference | None) -> Known:
+def to_known(reference: Reference | None) -> KnownFeatures:
     """Flat tensors, and what JSON can hold of the rest. At most 1 MB of features, 2 kB for each score."""
     if reference is None:
-        return Known()
+        return KnownFeatures()
     tensors = {f"rows.{i}": rows.contiguous() for i, rows in enumerate(reference.rows.values())}
     alone = () if reference.alone is None else (reference.alone,)
     tensors["ranks"] = torch.stack([x.values for x in (*reference.ranks.values(), reference.joint, *alone)]).float()
@@ -38,10 +38,10 @@ def to_known(reference: Reference | None) -> Known:
         "source": reference.source,
         "alone": reference.alone is not None,
     }
-    return Known(tensors, words)
+    return KnownFeatures(tensors, words)
 
 
-def from_known(known: Known) -> Reference:
+def from_known(known: KnownFeatures) -> Reference:
     """The reference that `to_known` took apart: its p-values are the same to the last bit.
 
     Raises:
@@ -55,7 +55,7 @@ def from_known(known: Known) -> Reference:
         ) from None
 
 
-def features_of(known: Known) -> dict[str, Tensor]:
+def features_of(known: KnownFeatures) -> dict[str, Tensor]:
     """The features of known inputs that a stored reference holds, by layer."""
     pairs = enumerate(zip(known.words.get("layers", ()), known.words.get("sizes", ()), strict=True))
     return {layer: known.tensors[f"rows.{i}"].float() * float(size) for i, (layer, size) in pairs}
@@ -64,12 +64,16 @@ def features_of(known: Known) -> dict[str, Tensor]:
 def _read(tensors: Mapping[str, Tensor], words: Mapping[str, Any]) -> Reference:
     if words["version"] != VERSION:
         raise ValueError(f"version {words['version']}, this library reads {VERSION}")
+    if not all(isinstance(layer, str) for layer in words["layers"]):
+        raise ValueError("a layer without a name")
     rows = {layer: tensors[f"rows.{i}"] for i, layer in enumerate(words["layers"])}
     sizes = {layer: float(size) for layer, size in zip(rows, words["sizes"], strict=True)}
     moments = tuple(str(name) for name in words["moments"])
     called = [name for layer in rows for name in names(layer)] + list(moments)
     values, count = tensors["ranks"].double(), int(words["count"])
     wanted = len(called) + 1 + bool(words["alone"])
+    if not 0 <= count <= 2**53:
+        raise ValueError(f"{count} inputs")
     if values.ndim != 2 or len(values) != wanted or (count == 0) != (values.shape[1] == 0):
         raise ValueError(f"{len(called)} scores and {count} inputs, but ranks of {tuple(values.shape)}")
     if not all(bool(torch.isfinite(x).all()) for x in (values, *rows.values())) or bool((values.diff(dim=1) < 0).any()):

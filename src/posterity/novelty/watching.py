@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 
+from posterity.errors import DamagedFile
+
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 LAST = 3
 """Layers before the outputs that are watched, beside the input itself."""
@@ -25,43 +27,40 @@ def watched_layers(module: nn.Module) -> tuple[str, ...]:
 
 
 class Watch:
-    """Rows of features by layer, of the first pass over each batch alone: later passes may repeat its examples."""
+    """Rows of features by layer, of the first pass over a batch alone: later passes may repeat its examples."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int | None) -> None:
+        self._count = count
         self._parts: dict[str, list[Tensor]] = {}
-        self._wanted = 0
-
-    def expect(self, count: int) -> None:
-        """So many more examples are about to pass."""
-        self._wanted += count
 
     def take(self, layer: str, rows: Tensor | None) -> None:
         """What a layer was given, if its rows are not complete yet."""
         parts = self._parts.setdefault(layer, [])
-        if rows is not None and sum(len(part) for part in parts) < self._wanted:
+        complete = bool(parts) if self._count is None else sum(len(part) for part in parts) >= self._count
+        if rows is not None and not complete:
             parts.append(rows.detach())
 
     def given(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """What a network would have been given, where a predictor did not run it."""
-        if sum(len(part) for part in self._parts.get(INPUT, [])) < self._wanted:
+        if not self._parts.get(INPUT):
             self.take(INPUT, inputs_of(given, named))
-
-    @property
-    def recorded(self) -> dict[str, Tensor]:
-        """Of one pass, whatever its number of examples, so that it may stay open in an exported network."""
-        return {layer: parts[0] for layer, parts in self._parts.items()}
 
     @property
     def features(self) -> dict[str, Tensor]:
         """By layer, in the order in which layers were reached; what has no row for every example is left out."""
+        if self._count is None:
+            return {layer: parts[0] for layer, parts in self._parts.items() if parts}
         found = {layer: torch.cat(parts) for layer, parts in self._parts.items() if parts}
-        return {layer: rows for layer, rows in found.items() if len(rows) == self._wanted and rows.shape[1]}
+        return {layer: rows for layer, rows in found.items() if len(rows) == self._count and rows.shape[1]}
 
 
 @contextmanager
-def watching(module: nn.Module, layers: Sequence[str]) -> Iterator[Watch]:
-    """Record what these layers of a network are given, for as long as the context lasts."""
-    watch, handles = Watch(), []
+def watching(module: nn.Module, layers: Sequence[str], count: int | None) -> Iterator[Watch]:
+    """Record what these layers of a network are given for a batch of so many examples, for as long as the context lasts.
+
+    None is one pass with any number of examples, so that it may stay open in an exported network.
+    """
+    watch, handles, modules = Watch(count), [], dict(module.named_modules()) if layers else {}
     for name in layers:
         if name == INPUT:
             handles.append(
@@ -70,7 +69,11 @@ def watching(module: nn.Module, layers: Sequence[str]) -> Iterator[Watch]:
                 )
             )
         else:
-            layer = module.get_submodule(name)
+            layer = modules.get(name)
+            if layer is None:
+                raise DamagedFile(
+                    f'the statistics of known inputs are of a layer "{name}", which the network does not have.'
+                )
             handles.append(
                 layer.register_forward_pre_hook(lambda one, given, name=name: watch.take(name, pooled(one, given[0])))
             )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from posterity.deprecated import gone
+from posterity.deprecated import renamed
 from posterity.pacbayes.bounds import (
     binary_kl,
     catoni,
@@ -23,14 +23,14 @@ from posterity.pacbayes.methods import FAMILY
 from posterity.pacbayes.optimise import optimise_posterior
 from posterity.pacbayes.recursive import recursive_certificate
 from posterity.pacbayes.risk import Landscape
-from posterity.pacbayes.tune import Tuned, one_number, tune
+from posterity.pacbayes.tune import TunedScales, one_number, tune
 
 __all__ = [
     "FAMILY",
     "Certificate",
     "Holdout",
     "Landscape",
-    "Tuned",
+    "TunedScales",
     "binary_kl",
     "catoni",
     "catoni_best",
@@ -52,4 +52,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise gone("pacbayes", name)
+    return renamed("pacbayes", name)

@@ -13,13 +13,13 @@ from posterity.algebra import (
     Basis,
     DenseMatrix,
     DiagonalMatrix,
-    Floored,
+    FlooredMatrix,
     JointEigen,
     Kronecker,
     KroneckerSum,
     Matrix,
+    RotatedMatrix,
     ScaledIdentity,
-    Turned,
 )
 from posterity.checks import admitted
 from posterity.curvature import Categorical, Likelihood
@@ -28,8 +28,8 @@ from posterity.errors import InfiniteDivergence
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import DRAWS_SHARE, Spending
 from posterity.pacbayes.certificate import Certificate, Holdout
-from posterity.pacbayes.examples import Examples
-from posterity.pacbayes.methods import Case, Found, Method, bounded
+from posterity.pacbayes.examples import CertificateData
+from posterity.pacbayes.methods import BoundResult, Case, Method, bounded
 from posterity.pacbayes.refusals import checked
 from posterity.pacbayes.register import issued
 from posterity.version import __version__
@@ -43,7 +43,16 @@ ROUNDED, ORTHOGONAL, STEPS = 1e-4, 1e-9, 10
 """How far an orthogonal basis times its transpose may miss it as given, and made so again: a divergence is then off by as many
 nats for each parameter. In how many steps."""
 
-STRUCTURES = (Kronecker, KroneckerSum, JointEigen, Floored, DiagonalMatrix, DenseMatrix, ScaledIdentity, Turned)
+STRUCTURES = (
+    Kronecker,
+    KroneckerSum,
+    JointEigen,
+    FlooredMatrix,
+    DiagonalMatrix,
+    DenseMatrix,
+    ScaledIdentity,
+    RotatedMatrix,
+)
 
 
 def certify(
@@ -111,7 +120,7 @@ def certify(
         raise ValueError(f"methods are at least one, each once, not {tuple(methods)}")
     data, _ = admitted(model, data, likelihood)
     likelihood = likelihood or Categorical()
-    examples = Examples.of(data, batch_size, groups)
+    examples = CertificateData.of(data, batch_size, groups)
     found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched, generator, apart)
     same = posterior is prior or posterior.fingerprint() == prior.fingerprint()
     posterior, prior = rebuilt(posterior), rebuilt(prior)
@@ -139,7 +148,7 @@ def certify(
     delta_draws = DRAWS_SHARE * (1 - confidence) if drawn else 0.0
     fields = best.fields | {"kl_by_block": kl_by_block if best.fields.get("kl") else {}}
     return written(
-        Found(best.bound, fields),
+        BoundResult(best.bound, fields),
         case,
         examples,
         beside,
@@ -151,10 +160,10 @@ def certify(
 
 
 def written(
-    found: Found,
+    found: BoundResult,
     case: Case,
-    examples: Examples,
-    beside: Found,
+    examples: CertificateData,
+    beside: BoundResult,
     notes: tuple[str, ...],
     confidence: float,
     *,
@@ -208,12 +217,12 @@ def _rebuilt(matrix: Matrix, name: str) -> Matrix:
             f"the precision of block {name!r} is a {type(matrix).__name__}: a class of your own may draw other weights than its "
             f"divergence speaks of. Certificates take {', '.join(kind.__name__ for kind in STRUCTURES)}."
         )
-    if isinstance(matrix, Floored):
-        return Floored(_rebuilt(matrix.curvature, name), matrix.share, matrix.floor)
-    if isinstance(matrix, Turned):
+    if isinstance(matrix, FlooredMatrix):
+        return FlooredMatrix(_rebuilt(matrix.curvature, name), matrix.share, matrix.floor)
+    if isinstance(matrix, RotatedMatrix):
         frame, turned = _rebuilt(matrix.frame_of, name), _basis(Basis.orthogonal(matrix.vectors), name)
         assert isinstance(frame, JointEigen)
-        return Turned(frame, matrix.index, turned.matrix)
+        return RotatedMatrix(frame, matrix.index, turned.matrix)
     if not isinstance(matrix, JointEigen):
         return matrix
     left, right = (_basis(basis, name) for basis in (matrix.left, matrix.right))

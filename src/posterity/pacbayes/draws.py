@@ -45,7 +45,7 @@ class DrawnNetwork:
         """One plain pass that finds out how each block is called; False if some block cannot be drawn per example."""
         calls = _Calls()
         weights = self._weights()
-        with torch.no_grad(), _Watching(calls, self._keys(weights), self._owned(weights)):
+        with torch.no_grad(), _CallWatch(calls, self._keys(weights), self._owned(weights)):
             _run(self.model, weights, batch)
         self.explicit = frozenset(
             name for name, count in calls.count.items() if count > 1 or name in calls.with_positions
@@ -62,7 +62,7 @@ class DrawnNetwork:
         batch = repeated(batch, repeats)
         data = {id(x) for x in (*batch.positional, *batch.named.values())}
         owned = self._owned(weights)
-        with _Drawing(self._keys(weights), owned, self.spreads, self.blocks, self.explicit, generator, data, repeats):
+        with _CallDraws(self._keys(weights), owned, self.spreads, self.blocks, self.explicit, generator, data, repeats):
             return _run(self.model, weights, batch)
 
     def whole(self, batch: Batch, generator: torch.Generator | None = None, repeats: int = 1) -> Tensor:
@@ -83,11 +83,11 @@ class DrawnNetwork:
 
 
 def _run(model: nn.Module, weights: dict[str, Tensor], batch: Batch) -> Tensor:
-    outputs: Tensor = run_with(_Named(model, batch), {f"model.{name}": value for name, value in weights.items()})
+    outputs: Tensor = run_with(_BatchNetwork(model, batch), {f"model.{name}": value for name, value in weights.items()})
     return outputs
 
 
-class _Named(nn.Module):
+class _BatchNetwork(nn.Module):
     """A network on one batch: what mapping of inputs it takes is the batch's to know."""
 
     def __init__(self, model: nn.Module, batch: Batch) -> None:
@@ -143,7 +143,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
         yield from _tensors(list(value.values()))
 
 
-class _Watching(TorchFunctionMode):
+class _CallWatch(TorchFunctionMode):
     def __init__(self, calls: _Calls, keys: Mapping[int, str], owned: Mapping[int, str]) -> None:
         super().__init__()
         self.calls, self.keys, self.owned = calls, keys, owned
@@ -163,7 +163,7 @@ class _Watching(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class _Drawing(TorchFunctionMode):
+class _CallDraws(TorchFunctionMode):
     def __init__(
         self,
         keys: Mapping[int, str],

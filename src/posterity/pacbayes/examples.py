@@ -29,7 +29,7 @@ LABELS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Weighting:
     """One way to count: some of the examples, and how much each weighs in a mean. Weights sum to one."""
 
     batches: list[Batch]
@@ -47,7 +47,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class CertificateData:
     """All of the data, in every process: an empirical risk is that of all examples, not of a worker's share.
 
     They are sorted by what they are, so that neither their order nor the batches of a loader leave a trace in the draws.
@@ -67,7 +67,9 @@ class Examples:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, data: Data, batch_size: int = 256, groups: Tensor | None = None, *, look: bool = True) -> Examples:
+    def of(
+        cls, data: Data, batch_size: int = 256, groups: Tensor | None = None, *, look: bool = True
+    ) -> CertificateData:
         """Read the data, and refuse what would not be a sample of distinct examples that can be distinguished.
 
         With `look`, near copies count once, and an order that betrays dependence is warned of.
@@ -139,12 +141,12 @@ class Examples:
         error, n = error_by_unit(wrong[self.order].double(), self.units, self.grouped)
         return count_bound(error, n, delta, grouped=self.grouped or n < self.count)
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[Weighting]:
         """All examples, groups counting alike; where some are copies each once as well: the larger of both bounds holds."""
         if self.grouped:
             sizes = self.units.bincount(minlength=self.n).double()
-            return [Reading(self.batches, 1 / (self.n * sizes[self.units]), grouped=True)]
-        every = Reading(self.batches, torch.full((self.count,), 1 / self.count, dtype=torch.float64))
+            return [Weighting(self.batches, 1 / (self.n * sizes[self.units]), grouped=True)]
+        every = Weighting(self.batches, torch.full((self.count,), 1 / self.count, dtype=torch.float64))
         if self.n == self.count:
             return [every]
         first = torch.zeros(self.count, dtype=torch.bool)
@@ -155,7 +157,7 @@ class Examples:
             start += batch.count
             if len(rows):
                 kept.append(batch.rows(rows))
-        return [every, Reading(kept, torch.full((self.n,), 1 / self.n, dtype=torch.float64))]
+        return [every, Weighting(kept, torch.full((self.n,), 1 / self.n, dtype=torch.float64))]
 
 
 def error_by_unit(wrong: Float64[Tensor, " n"], units: Int[Tensor, " n"], given: bool) -> tuple[float, int]:

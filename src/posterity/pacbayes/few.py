@@ -30,9 +30,9 @@ from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending, compression_bound, count_bound, folds_bound, preferent_bound
 from posterity.pacbayes.certificate import FOLDS, OF_PRIOR, PART, PICKED, Certificate
 from posterity.pacbayes.certify import rebuilt, written
-from posterity.pacbayes.examples import Examples, error_by_unit
+from posterity.pacbayes.examples import CertificateData, error_by_unit
 from posterity.pacbayes.gibbs import drawn_network
-from posterity.pacbayes.methods import Case, Found, bounded, counted_errors
+from posterity.pacbayes.methods import BoundResult, Case, bounded, counted_errors
 from posterity.pacbayes.refusals import checked
 
 Predict = Callable[[Tensor], Float[Tensor, "n classes"]]
@@ -47,7 +47,7 @@ MOST_PICKED = 0.4
 
 
 @dataclass(frozen=True, eq=False)
-class FewCertified:
+class CertifiedPredictor:
     """What was certified, and the certificate. Of several `predictors` one is drawn again for every input."""
 
     predictors: tuple[Predict, ...]
@@ -73,7 +73,7 @@ def certify_few(
     grid: int = 1,
     vouched: str | None = None,
     generator: torch.Generator | None = None,
-) -> FewCertified:
+) -> CertifiedPredictor:
     """Certify few examples in each of the `ways` above, and take the tightest. The choice is paid for: see `PAYS`.
 
     Args:
@@ -91,21 +91,21 @@ def certify_few(
         vouched: a text by which you answer for a prior of unknown past.
         generator: of the split and the draws; by default its seed follows from prior and examples.
     Returns:
-        A `FewCertified`: what predicts, and its certificate.
+        A `CertifiedPredictor`: what predicts, and its certificate.
     """
     if not ways or (odd := set(ways) - set(PAYS)):
         raise ValueError(f"ways are some of {tuple(PAYS)}, not {tuple(ways) if not ways else odd}")
-    examples = Examples.of(data, groups=groups)
+    examples = CertificateData.of(data, groups=groups)
     if examples.n < 4:
         raise NoData(
             f"{examples.n} independent {'groups' if examples.grouped else 'examples'} are too few: at least 4."
         )
     found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     prior = rebuilt(prior)
-    few = _Few(examples, learner)
+    few = _LearnerRuns(examples, learner)
     dealt = torch.randperm(examples.n, generator=found.generator, device=found.generator.device).cpu()
     case = Case.at_prior(model, found, prior, examples.n, Categorical(), generator=found.generator)
-    offers: list[tuple[Found, Case, tuple[Predict, ...]]] = []
+    offers: list[tuple[BoundResult, Case, tuple[Predict, ...]]] = []
     for way in ways:
         paid = replace(case, spending=found.spending.paying("ways", 1 if len(ways) == 1 else PAYS[way]))
         match way:
@@ -119,20 +119,20 @@ def certify_few(
                 offers.append(_folds(few, paid, dealt, folds))
             case "prior":
                 drawn = bounded("prior", paid, examples.readings())
-                drawn = Found(drawn.bound, drawn.fields | {"predictor": OF_PRIOR})
+                drawn = BoundResult(drawn.bound, drawn.fields | {"predictor": OF_PRIOR})
                 offers.append((drawn, paid, (_drawn(paid),)))
     best, paid, predictors = min(offers, key=lambda one: one[0].bound)
     beside = bounded("mean", case, examples.readings())
     notes = (*found.notes, "that the learner saw nothing but the rows it was given cannot be seen: you answer for it")
     # Where copies were found, fits are tested by families as groups are.
     whole = examples if best.fields["rule"] == "binomial" else replace(examples, grouped=few.grouped)
-    return FewCertified(predictors, written(best, paid, whole, beside, notes, confidence))
+    return CertifiedPredictor(predictors, written(best, paid, whole, beside, notes, confidence))
 
 
-class _Few:
+class _LearnerRuns:
     """The examples as units: what is picked, dealt and tested together."""
 
-    def __init__(self, examples: Examples, learner: Learner) -> None:
+    def __init__(self, examples: CertificateData, learner: Learner) -> None:
         whole = Batch.joined(examples.batches)
         self.x, self.y, self.units, self.n = whole.positional[0], whole.targets.cpu(), examples.units, examples.n
         self.given, self.grouped, self.learner = (
@@ -163,7 +163,7 @@ class _Few:
         return error_by_unit(self.wrong(predict)[1][rows], self.units[rows], self.given)[0]
 
 
-def _picked(few: _Few, case: Case) -> Iterator[tuple[Found, Case, tuple[Predict, ...]]]:
+def _picked(few: _LearnerRuns, case: Case) -> Iterator[tuple[BoundResult, Case, tuple[Predict, ...]]]:
     """What is learned from more and more examples that were picked, beginning with the prior's mean: a bound for each."""
     case = replace(case, spending=case.spending.paying("rules", 2))
     predict, chosen = _at_mean(case), torch.empty(0, dtype=torch.int64)
@@ -178,17 +178,17 @@ def _picked(few: _Few, case: Case) -> Iterator[tuple[Found, Case, tuple[Predict,
         errors = counted_errors(error, len(others), few.grouped)
         options = {"picked": k, "predictor": PICKED, "errors": errors, "gibbs": error, "upper": error}
         bound = compression_bound(errors, few.n, k, case.spending.each, grouped=few.grouped)
-        yield Found(bound, options | {"rule": "compression"}), case, (predict,)
+        yield BoundResult(bound, options | {"rule": "compression"}), case, (predict,)
         if not errors:
             yield (
-                Found(preferent_bound(k, few.n, case.spending.each), options | {"rule": "preferent"}),
+                BoundResult(preferent_bound(k, few.n, case.spending.each), options | {"rule": "preferent"}),
                 case,
                 (predict,),
             )
             return
 
 
-def _split(few: _Few, case: Case, dealt: Tensor, share: float) -> tuple[Found, Case, tuple[Predict, ...]]:
+def _split(few: _LearnerRuns, case: Case, dealt: Tensor, share: float) -> tuple[BoundResult, Case, tuple[Predict, ...]]:
     first, rest = dealt.split([max(1, round(share * few.n)), few.n - max(1, round(share * few.n))])
     predict = few.learned(first)
     error = few.error(predict, rest)
@@ -196,10 +196,10 @@ def _split(few: _Few, case: Case, dealt: Tensor, share: float) -> tuple[Found, C
     error = errors / len(rest)
     fields = {"rule": "folds", "predictor": PART, "errors": errors, "folds": ((errors, len(rest)),)}
     bound = count_bound(error, len(rest), case.spending.each, grouped=few.grouped)
-    return Found(bound, fields | {"gibbs": error, "upper": error}), case, (predict,)
+    return BoundResult(bound, fields | {"gibbs": error, "upper": error}), case, (predict,)
 
 
-def _folds(few: _Few, case: Case, dealt: Tensor, folds: int) -> tuple[Found, Case, tuple[Predict, ...]]:
+def _folds(few: _LearnerRuns, case: Case, dealt: Tensor, folds: int) -> tuple[BoundResult, Case, tuple[Predict, ...]]:
     parts, counts, fits = dealt.tensor_split(folds), [], []
     for number, part in enumerate(parts):
         fits.append(few.learned(torch.cat([other for k, other in enumerate(parts) if k != number])))
@@ -212,7 +212,7 @@ def _folds(few: _Few, case: Case, dealt: Tensor, folds: int) -> tuple[Found, Cas
         "folds": tuple(counts),
     }
     bound = folds_bound(counts, case.spending.each, grouped=few.grouped)
-    return Found(bound, fields | {"gibbs": error, "upper": error}), case, tuple(fits)
+    return BoundResult(bound, fields | {"gibbs": error, "upper": error}), case, tuple(fits)
 
 
 def _at_mean(case: Case) -> Predict:

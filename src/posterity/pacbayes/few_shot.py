@@ -15,14 +15,14 @@ from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending
 from posterity.pacbayes.certificate import KEPT, Certificate
 from posterity.pacbayes.certify import rebuilt, written
-from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.examples import CertificateData
 from posterity.pacbayes.gibbs import zero_one
-from posterity.pacbayes.methods import Case, Found, bounded, plain
+from posterity.pacbayes.methods import BoundResult, Case, bounded, plain
 from posterity.pacbayes.refusals import checked
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class CertifiedDraw:
     """A network drawn from the prior: its blocks' matrices, and the certificate of this very network."""
 
     weights: dict[str, Tensor]
@@ -43,7 +43,7 @@ def sample_then_evaluate(
     vouched: str | None = None,
     batch_size: int = 1024,
     generator: torch.Generator | None = None,
-) -> Chosen:
+) -> CertifiedDraw:
     """The best of `draws` networks from the prior on the data, bounded by Clopper and Pearson at δ over the number of draws.
 
     One deterministic network, no KL and no Monte-Carlo correction: for few examples, where ln M is the cheaper price.
@@ -61,13 +61,13 @@ def sample_then_evaluate(
         batch_size: examples at a time.
         generator: of the draws; by default their seed follows from prior and examples.
     Returns:
-        A `Chosen`: the network's weights, and its certificate.
+        A `CertifiedDraw`: the network's weights, and its certificate.
 
     Example:
         >>> pt.pacbayes.sample_then_evaluate(model, prior, few, draws=1000).certificate.bound
     """
     likelihood = likelihood or Categorical()
-    examples = Examples.of(data, batch_size, groups)
+    examples = CertificateData.of(data, batch_size, groups)
     found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     spending = found.spending.paying("draws", draws)
     like = next(model.parameters())
@@ -75,7 +75,7 @@ def sample_then_evaluate(
     case = replace(Case.at_prior(model, found, prior, examples.n, likelihood, batch_size=batch_size), spending=spending)
     readings = examples.readings()
     held = [[batch.to(like.device) for batch in reading.batches] for reading in readings]
-    kept, best = Found(math.inf), {}
+    kept, best = BoundResult(math.inf), {}
     with evaluating(model):
         for _ in range(draws):
             drawn = {name: draw[0].to(like) for name, draw in prior.sample(1, generator=found.generator).items()}
@@ -89,4 +89,4 @@ def sample_then_evaluate(
                 kept, best = bound, drawn
     beside = bounded("mean", replace(case, spending=found.spending), readings)
     certificate = written(kept, case, examples, beside, found.notes, confidence)
-    return Chosen(best, certificate)
+    return CertifiedDraw(best, certificate)

@@ -16,9 +16,9 @@ from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending, count_bound, excess_bound, klinv
 from posterity.pacbayes.certificate import AT_MEAN, OF_POSTERIOR, OF_PRIOR
-from posterity.pacbayes.examples import Reading
+from posterity.pacbayes.examples import Weighting
 from posterity.pacbayes.gibbs import Portion, Weighted, counted, drawn_outputs, replicates, zero_one
-from posterity.pacbayes.refusals import Checked
+from posterity.pacbayes.refusals import CertificateTerms
 
 Method = Literal["draws", "excess", "prior", "mean"]
 FAMILY: tuple[Method, ...] = ("draws", "excess", "prior", "mean")
@@ -48,21 +48,21 @@ class Case:
 
     @classmethod
     def at_prior(
-        cls, model: nn.Module, found: Checked, prior: Gaussian, n: int, likelihood: Likelihood, **options: Any
+        cls, model: nn.Module, found: CertificateTerms, prior: Gaussian, n: int, likelihood: Likelihood, **options: Any
     ) -> Case:
         """Where the posterior is the prior."""
         return cls(model, found.blocks, prior, prior, n, found.spending, likelihood, **options)
 
 
 @dataclass(frozen=True)
-class Found:
+class BoundResult:
     """A bound, and the fields of the certificate that it is made of."""
 
     bound: float
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-def bounded(method: Method, case: Case, readings: list[Reading]) -> Found:
+def bounded(method: Method, case: Case, readings: list[Weighting]) -> BoundResult:
     """The bound by one method: where some examples are copies, the larger of both readings."""
     match method:
         case "draws" if case.kl > 0:
@@ -83,7 +83,7 @@ def counted_errors(error: float, n: int, grouped: bool) -> float:
     return error * n if grouped else min(n, math.ceil(error * n - 1e-9))
 
 
-def _by_draws(case: Case, reading: Reading) -> Found:
+def _by_draws(case: Case, reading: Weighting) -> BoundResult:
     """klinv of the draws' error, taken from above, at (KL + ln(2K√n/δ))/n."""
     found = replicates(
         case.model,
@@ -97,7 +97,7 @@ def _by_draws(case: Case, reading: Reading) -> Found:
     )
     upper = klinv(found.error, math.log(1 / case.spending.draws) / found.count)
     bound = klinv(upper, (case.kl + math.log(2 * math.sqrt(case.n) / case.spending.bound)) / case.n)
-    return Found(
+    return BoundResult(
         bound,
         {
             "rule": "klinv",
@@ -111,23 +111,23 @@ def _by_draws(case: Case, reading: Reading) -> Found:
     )
 
 
-def _passes(case: Case, reading: Reading) -> int:
+def _passes(case: Case, reading: Weighting) -> int:
     if case.passes is not None:
         return case.passes
     return 100 if len(reading.weights) <= FEW else 10
 
 
-def _drawn_once(case: Case, reading: Reading) -> Found:
+def _drawn_once(case: Case, reading: Weighting) -> BoundResult:
     """One draw from the prior for each example: errors are throws of one coin, and there is nothing to pay for but that."""
     error = drawn_error(case, reading)
     predictor = OF_POSTERIOR if case.kl == 0 else OF_PRIOR
     if error is None:
         found = _by_draws(replace(case, posterior=case.prior, kl=0.0), reading)
-        return Found(found.bound, found.fields | {"predictor": predictor})
+        return BoundResult(found.bound, found.fields | {"predictor": predictor})
     return plain(error, case, reading.grouped, predictor)
 
 
-def drawn_error(case: Case, reading: Reading) -> float | None:
+def drawn_error(case: Case, reading: Weighting) -> float | None:
     """The error of examples that are each met by a network drawn from the prior for them alone.
 
     A network that can only be drawn as a whole is drawn for batches of one example; None, where those are too many.
@@ -167,19 +167,21 @@ def mean_errors(case: Case, held: Sequence[Batch]) -> Tensor:
         return torch.cat([zero_one(case.likelihood, b.outputs(case.model, weights), b.targets).cpu() for b in moved])
 
 
-def _at_mean(case: Case, reading: Reading) -> Found:
+def _at_mean(case: Case, reading: Weighting) -> BoundResult:
     return plain(reading.mean(mean_errors(case, reading.batches)), case, reading.grouped, AT_MEAN)
 
 
-def plain(error: float, case: Case, grouped: bool, predictor: str) -> Found:
+def plain(error: float, case: Case, grouped: bool, predictor: str) -> BoundResult:
     """The bound of a predictor that has met each example once."""
     errors = counted_errors(error, case.n, grouped)
     error = errors / case.n
     bound = count_bound(error, case.n, case.spending.each, grouped=grouped)
-    return Found(bound, {"rule": "binomial", "predictor": predictor, "errors": errors, "gibbs": error, "upper": error})
+    return BoundResult(
+        bound, {"rule": "binomial", "predictor": predictor, "errors": errors, "gibbs": error, "upper": error}
+    )
 
 
-def _by_excess(case: Case, reading: Reading) -> Found:
+def _by_excess(case: Case, reading: Weighting) -> BoundResult:
     """The error of the network at the prior's mean, and how much more draws from the posterior err (split-kl)."""
     passes = _passes(case, reading)
     wrong = reading.mean(mean_errors(case, reading.batches))
@@ -208,7 +210,7 @@ def _by_excess(case: Case, reading: Reading) -> Found:
         errors / case.n, shares, case.n, count, case.kl, spent.bound, spent.draws, grouped=reading.grouped
     )
     gibbs = min(1.0, max(0.0, wrong + drawn))
-    return Found(
+    return BoundResult(
         bound,
         {
             "rule": "excess",

@@ -19,7 +19,7 @@ from posterity.data.provenance import Provenance
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
 from posterity.gaussian.spread import FrameSpread, Spread
-from posterity.laplace.run import Source
+from posterity.laplace.run import BatchSource
 from posterity.pacbayes.bounds import klinv
 from posterity.pacbayes.draws import DrawnNetwork
 from posterity.pacbayes.gibbs import zero_one
@@ -74,13 +74,13 @@ def optimise_posterior(
     """
     like = next(model.parameters())
     blocks = find_blocks(model, named(posterior.mean))
-    free = {name: Free(posterior, prior, name, like) for name in blocks}
+    free = {name: FreeBlock(posterior, prior, name, like) for name in blocks}
     descent = Descent(likelihood or Categorical(), confidence, epochs, lr, lr_scales, batch_size, generator, progress)
     descent.run(model, blocks, free, data)
     return moved(posterior, free, prior.provenance.joined(Provenance.of(data)))
 
 
-def moved(posterior: Gaussian, free: Mapping[str, Free], seen: Provenance) -> Gaussian:
+def moved(posterior: Gaussian, free: Mapping[str, FreeBlock], seen: Provenance) -> Gaussian:
     """The posterior where the descent has left its blocks."""
     mean = {name: f.mean.detach().to(posterior.mean[name]) for name, f in free.items()}
     found = replace(posterior, mean=mean, precision={name: f.precision() for name, f in free.items()})
@@ -112,13 +112,15 @@ class Descent:
         self,
         model: nn.Module,
         blocks: dict[str, Block],
-        free: Mapping[str, Free],
+        free: Mapping[str, FreeBlock],
         data: Data,
         each_epoch: Callable[[int], None] | None = None,
     ) -> None:
         """Move the blocks down the slope of the bound. `each_epoch` is called at the start of every epoch."""
         like = next(model.parameters())
-        source = Source(data, self.batch_size, self.generator or torch.Generator().manual_seed(torch.seed() % 2**62))
+        source = BatchSource(
+            data, self.batch_size, self.generator or torch.Generator().manual_seed(torch.seed() % 2**62)
+        )
         n, steps = source.count, self.epochs * math.ceil(source.count / self.batch_size)
         optim = self.optimiser(
             [
@@ -156,7 +158,7 @@ class Descent:
                     bars.update(task, advance=1, description=f"optimising the bound  {slope}")
 
 
-class Free:
+class FreeBlock:
     """One block's mean and variances in its own frame, and their divergence from the prior.
 
     tr(P Q⁻¹) needs the diagonal of P in Q's frame alone: no common eigenbasis, and still nothing approximated.

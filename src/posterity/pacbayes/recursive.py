@@ -33,9 +33,9 @@ from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending, klinv
 from posterity.pacbayes.certificate import IN_PLAIN_WORDS, OF_POSTERIOR
 from posterity.pacbayes.certify import divergence
-from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.examples import CertificateData
 from posterity.pacbayes.gibbs import drawn_network, zero_one
-from posterity.pacbayes.optimise import Descent, Free, moved
+from posterity.pacbayes.optimise import Descent, FreeBlock, moved
 from posterity.pacbayes.refusals import checked
 from posterity.pacbayes.register import issued
 from posterity.version import __version__
@@ -90,7 +90,7 @@ class RecursiveCertificate:
 
 
 @dataclass(frozen=True, eq=False)
-class Recursive:
+class RecursiveResult:
     posterior: Gaussian
     certificate: RecursiveCertificate
 
@@ -113,7 +113,7 @@ def recursive_certificate(
     vouched: str | None = None,
     generator: torch.Generator | None = None,
     progress: bool = True,
-) -> Recursive:
+) -> RecursiveResult:
     """Learn from the data in chunks, each as large as all before it, and certify with all of them.
 
     Every posterior is optimised from the one before, on its chunk and all chunks before it, and certified by its chunk and
@@ -137,14 +137,14 @@ def recursive_certificate(
         generator: of the order, the training and the draws; by default its seed follows from prior and examples.
         progress: whether to show bars.
     Returns:
-        A `Recursive`: the certificate, and the posterior that it holds for.
+        A `RecursiveResult`: the certificate, and the posterior that it holds for.
 
     Example:
         >>> pt.pacbayes.recursive_certificate(model, prior, (x, y), chunks=4).certificate.bound
     """
     if chunks < 1:
         raise ValueError(f"chunks is at least 1, not {chunks}")
-    examples = Examples.of(data, groups=groups)
+    examples = CertificateData.of(data, groups=groups)
     n = examples.n
     edges = [0, *(n >> (chunks - t) for t in range(1, chunks + 1))]
     if edges[1] < 1:
@@ -189,7 +189,7 @@ def recursive_certificate(
             planned=PLANNED * units,
             optimiser=partial(torch.optim.SGD, momentum=0.9),
         )
-        free = {name: Free(before, before, name, next(model.parameters())) for name in found.blocks}
+        free = {name: FreeBlock(before, before, name, next(model.parameters())) for name in found.blocks}
         descent.run(model, found.blocks, free, known)
         after = moved(before, free, Provenance.of(known))
         kl = sum(divergence(after, before).values())
@@ -215,7 +215,7 @@ def recursive_certificate(
         issued(examples.hashes, (prior.fingerprint(), before.fingerprint(), bound, confidence)),
     )
     seen = prior.provenance.joined(Provenance.of(data))
-    return Recursive(replace(before, card=prior.card).with_provenance(seen), record)
+    return RecursiveResult(replace(before, card=prior.card).with_provenance(seen), record)
 
 
 def _bound(

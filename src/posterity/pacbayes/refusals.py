@@ -21,13 +21,13 @@ from posterity.errors import (
     MixedExamples,
     Overlap,
     UndeclaredChoice,
-    Unfrozen,
+    UnfrozenState,
     UnknownPast,
 )
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import frozen_fingerprint
 from posterity.pacbayes.bounds import Spending
-from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.examples import CertificateData
 
 WRITTEN_OUT = 16
 """How many numbers a tensor may have that is written out in the network's code (the mean colour of images, say)."""
@@ -38,7 +38,7 @@ TOLERANCE = 1e-3
 
 
 class OwnTensors(TorchDispatchMode):
-    """While it is on, an operation on a tensor from elsewhere raises `Unfrozen`.
+    """While it is on, an operation on a tensor from elsewhere raises `UnfrozenState`.
 
     Known are the tensors given, and all that is computed from them or made by torch itself (`torch.zeros`). What is left is
     kept where parameters, buffers and attributes are not looked for: in a closure or a hook, in an array of NumPy, in a
@@ -59,7 +59,7 @@ class OwnTensors(TorchDispatchMode):
         written = func is torch.ops.aten.lift_fresh.default
         for x in given:
             if _memory(x) not in self.known and not (written and x.numel() <= WRITTEN_OUT):
-                raise Unfrozen(
+                raise UnfrozenState(
                     f"the network computes with a tensor of shape {tuple(x.shape)} that is no parameter, buffer or attribute of "
                     "its modules (one in a closure, a hook, a NumPy array, or a module kept in a list): no one can say what it "
                     "has seen. Register it: register_buffer, nn.Parameter, nn.ModuleList."
@@ -80,7 +80,7 @@ OUT_OF_TORCH = {
 
 
 class InsideTorch(TorchFunctionMode):
-    """While it is on, reading the numbers of a tensor as Python's or NumPy's raises `Unfrozen`."""
+    """While it is on, reading the numbers of a tensor as Python's or NumPy's raises `UnfrozenState`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in OUT_OF_TORCH:
@@ -88,8 +88,8 @@ class InsideTorch(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _read_out(how: str) -> Unfrozen:
-    return Unfrozen(
+def _read_out(how: str) -> UnfrozenState:
+    return UnfrozenState(
         f"the network reads numbers of its inputs out of torch ({how}), and no one can say what it compares them with: a table "
         "of answers would look the same. Compute with tensors alone."
     )
@@ -102,7 +102,7 @@ def _memory(x: Tensor) -> int:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CertificateTerms:
     """A certificate may be made: the network's blocks, what was looked for, and what has to be paid."""
 
     blocks: dict[str, Block]
@@ -116,13 +116,13 @@ def checked(
     model: nn.Module,
     posterior: Gaussian,
     prior: Gaussian,
-    examples: Examples,
+    examples: CertificateData,
     spending: Spending,
     grid: int = 1,
     vouched: str | None = None,
     generator: torch.Generator | None = None,
     apart: str | None = None,
-) -> Checked:
+) -> CertificateTerms:
     """Raises what is found. `grid` are priors that the user has chosen among; `vouched` answers for unknown pasts.
 
     Without a generator the seed of the draws follows from the prior, the posterior and the examples. `apart` says how it is known
@@ -144,10 +144,12 @@ def checked(
         notes.append("the seed of all draws follows from prior, posterior and examples: none was chosen")
     else:
         notes.append("the seed of all draws was given: the least of K certificates by K seeds needs grid=K")
-    return Checked(blocks, tuple(notes), _choices(prior, examples, grid, spending), generator)
+    return CertificateTerms(blocks, tuple(notes), _choices(prior, examples, grid, spending), generator)
 
 
-def _own_generator(model: nn.Module, posterior: Gaussian, prior: Gaussian, examples: Examples) -> torch.Generator:
+def _own_generator(
+    model: nn.Module, posterior: Gaussian, prior: Gaussian, examples: CertificateData
+) -> torch.Generator:
     """Draws that no one can choose: who asks again, in whatever order the examples come, gets the same seed."""
     same = posterior is prior
     names = (prior.fingerprint(), "" if same else posterior.fingerprint(), examples.fingerprint)
@@ -156,7 +158,7 @@ def _own_generator(model: nn.Module, posterior: Gaussian, prior: Gaussian, examp
 
 
 def unseen(
-    prior: Gaussian, examples: Examples, vouched: str | None, who: str = "the prior", apart: str | None = None
+    prior: Gaussian, examples: CertificateData, vouched: str | None, who: str = "the prior", apart: str | None = None
 ) -> list[str]:
     """What can be said of a Gaussian's past; raises where it has seen the examples, or may have."""
     past = prior.provenance
@@ -200,14 +202,14 @@ def _nothing_else(model: nn.Module, blocks: dict[str, Block], prior: Gaussian, v
     shared = {id(p) for name, p in model.named_parameters(remove_duplicate=False) if name in known}
     free = [n for n, p in model.named_parameters() if p.requires_grad and n not in known and id(p) not in shared]
     if free:
-        raise Unfrozen(
+        raise UnfrozenState(
             f"{', '.join(free[:5])}{' and others' if len(free) > 5 else ''} can be trained and are in no block of the "
             "prior: freeze them at values from before the data was seen (requires_grad_(False)), or give them a prior."
         )
     now = frozen_fingerprint(model, blocks)
     if now != prior.card.frozen:
         if vouched is None:
-            raise Unfrozen(
+            raise UnfrozenState(
                 "what the network computes with beside its blocks (norm statistics, frozen weights, other tensors) is not what "
                 "it was when the prior was made: put norm layers into evaluation mode and freeze them before training, restore "
                 'their values from before the data was seen, or vouch for them with vouched="…".'
@@ -257,7 +259,7 @@ def _each_on_its_own(model: nn.Module, blocks: dict[str, Block], posterior: Gaus
         )
 
 
-def _choices(prior: Gaussian, examples: Examples, grid: int, spending: Spending) -> Spending:
+def _choices(prior: Gaussian, examples: CertificateData, grid: int, spending: Spending) -> Spending:
     """What the examples chose, or may have chosen, is paid for."""
     for choice in prior.provenance.choices:
         if not choice.concerns(examples.hashes):

@@ -14,7 +14,7 @@ from posterity.errors import BadTargets, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.pacbayes.bounds import Spending, klinv
 from posterity.pacbayes.certify import divergence, rebuilt
-from posterity.pacbayes.examples import Examples
+from posterity.pacbayes.examples import CertificateData
 from posterity.pacbayes.gibbs import Weighted, counted, drawn_outputs
 from posterity.pacbayes.refusals import checked
 
@@ -65,7 +65,7 @@ def certify_clipped(
     """
     if not (clip > 0 and math.isfinite(clip)):
         raise ValueError(f"the loss is clipped at a positive number, not {clip}")
-    examples = Examples.of(data, 64, groups)
+    examples = CertificateData.of(data, 64, groups)
     found = checked(model, posterior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     posterior, prior = rebuilt(posterior), rebuilt(prior)
     kl, spending = sum(divergence(posterior, prior).values()), found.spending

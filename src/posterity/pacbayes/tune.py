@@ -21,7 +21,7 @@ BoundName = Literal["catoni", "mcallester", "maurer"]
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedScales:
     """Scales, and what the paper would report for them: estimates of bounds, not certificates."""
 
     scales: Scales
@@ -37,7 +37,7 @@ def tune(
     prior: Gaussian,
     bound: BoundName | Literal["evidence"] = "catoni",
     delta: float = 0.1,
-) -> Tuned:
+) -> TunedScales:
     """The scales of least bound estimate, without data: for a target's posterior, or for a source prior on its own data.
 
     For any objective that grows with risk and KL the best covariance is that of some shared β: in coordinates where the
@@ -52,7 +52,7 @@ def tune(
             over the prior's strength instead, and Catoni's estimate is given with it.
         delta: the bound is to hold with probability 1 − delta.
     Returns:
-        A `Tuned`: the scales, the bound estimate, the approximate risk and KL. No certificate: see `pt.certify`.
+        A `TunedScales`: the scales, the bound estimate, the approximate risk and KL. No certificate: see `pt.certify`.
 
     Example:
         >>> scales = pt.pacbayes.tune(model, curvature, prior).scales
@@ -63,11 +63,11 @@ def tune(
     if bound == "evidence":
         scales = tune_strength(model, curvature, prior)
         aer, kl = landscape.aer(scales), landscape.kl(scales)
-        return Tuned(scales, catoni_best(aer, kl, landscape.count, delta)[0], aer, kl)
+        return TunedScales(scales, catoni_best(aer, kl, landscape.count, delta)[0], aer, kl)
     return one_number(landscape, bound, delta)
 
 
-def one_number(landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1) -> Tuned:
+def one_number(landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1) -> TunedScales:
     """The same from a landscape: each trial costs one pass over the eigenvalues."""
     values = landscape.together()
     shift = sum(landscape.quadratics.values())
@@ -83,7 +83,7 @@ def one_number(landscape: Landscape, bound: BoundName = "catoni", delta: float =
     beta = math.exp(log_beta)
     aer, kl = risk_and_kl(beta)
     scales = Scales(beta=beta, provenance=landscape.provenance)
-    return Tuned(scales, value(aer, kl, landscape.count, delta), aer, kl)
+    return TunedScales(scales, value(aer, kl, landscape.count, delta), aer, kl)
 
 
 def _bound(name: BoundName) -> Callable[[float, float, int, float], float]:

@@ -16,7 +16,16 @@ from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
 from posterity.errors import DamagedFile
-from posterity.kernel import BlockFrame, Calibration, Choice, FunctionPosterior, Jacobian, Link, jacobian, outputs_at
+from posterity.kernel import (
+    BlockFrame,
+    Calibration,
+    FunctionPosterior,
+    Jacobian,
+    Link,
+    StrengthChoice,
+    jacobian,
+    outputs_at,
+)
 from posterity.kernel.directions import holds_examples, without_examples
 from posterity.kernel.kernels import Kept
 from posterity.kernel.last_layer import as_jacobian, features_of
@@ -31,7 +40,7 @@ from posterity.kernel.storing import (
     pack_choice,
     unpack_choice,
 )
-from posterity.predictive.in_features import InFeatures
+from posterity.predictive.in_features import FeatureGaussian
 from posterity.predictive.prediction import Moments
 from posterity.predictive.predictor import Context, Predictor, meaning
 
@@ -52,7 +61,7 @@ class ExactLinear(Predictor, kind="exact"):
 
     point: Mapping[str, Tensor]
     frames: Mapping[str, BlockFrame]
-    choice: Choice
+    choice: StrengthChoice
     likelihood: Likelihood
     link: Link = "probit"
     rows: Int[Tensor, " n"] | None = None
@@ -62,7 +71,7 @@ class ExactLinear(Predictor, kind="exact"):
     def needs_examples(self) -> bool:
         return holds_examples(self.choice.best.posterior)
 
-    def chosen(self) -> Choice:
+    def chosen(self) -> StrengthChoice:
         return self.choice
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
@@ -115,7 +124,7 @@ class ExactLinear(Predictor, kind="exact"):
         point = below(tensors, "point")
         frames = {name: BlockFrame.of(context.prior.precision[name]) for name in point}
         own: dict[str, Any] = {"head": str(plain["head"])} if "head" in plain else {}
-        found = cls(point, frames, Choice((), 0, ""), *meaning(plain), tensors.get("rows"), **own)
+        found = cls(point, frames, StrengthChoice((), 0, ""), *meaning(plain), tensors.get("rows"), **own)
         train = None if "directions" in plain else found._train(plain, tensors, context)
         return replace(found, choice=unpack_choice(plain, tensors, frames, found.likelihood, train))
 
@@ -152,12 +161,12 @@ class LastLayer(ExactLinear, kind="last layer"):
         return found
 
     @cached_property
-    def _in_features(self) -> list[InFeatures]:
+    def _in_features(self) -> list[FeatureGaussian]:
         """Made once, and the same from every thread."""
         posteriors = [posterior for posterior, _ in self.parts()]
         inputs = self.point[self.head].shape[1]
         fewer = all(isinstance(p.latent, SharedLatent) and len(p.latent.weights) > inputs for p in posteriors)
-        return [InFeatures(posterior, self.head) for posterior in posteriors] if fewer else []
+        return [FeatureGaussian(posterior, self.head) for posterior in posteriors] if fewer else []
 
     def jacobian(self, network: Replica, inputs: Sequence[Batch]) -> Jacobian:
         """The features of new inputs: all that outputs depend on."""

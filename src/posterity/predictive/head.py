@@ -15,12 +15,12 @@ from posterity.brief import brief
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.data import Batch
 from posterity.data.leave_out import STAYS, LeaveOut
-from posterity.gaussian.known import Known
+from posterity.gaussian.known import KnownFeatures
 from posterity.heads import ClassFit, ClassHead, HeadRecipe, NumberFit, NumberHead, Words, from_tensors, to_tensors
 from posterity.heads.checks import checked_features
 from posterity.kernel import Calibration, Link, normal_draws
 from posterity.kernel.storing import Plain, Stored, above, below
-from posterity.novelty import LeftOut, Reference
+from posterity.novelty import LeftOutInputs, Reference
 from posterity.predictive.prediction import Moments, Prediction, categorical_entropy, from_moments
 from posterity.predictive.predictor import Context, Predictor
 
@@ -91,7 +91,7 @@ class HeadPredictor(Predictor, kind="features"):
     @classmethod
     def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
         head, examples = from_tensors(below(tensors, "head"), plain["head"]), context.examples
-        reference = novelty.from_known(Known(below(tensors, "known"), plain["known"]))
+        reference = novelty.from_known(KnownFeatures(below(tensors, "known"), plain["known"]))
         said: dict[str, Any] = dict(below(tensors, "left out"))
         if examples is None or not said:
             return cls(head, reference, None, None)
@@ -168,7 +168,7 @@ class HeadPredictor(Predictor, kind="features"):
 
 
 def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: bool = True) -> Reference:
-    """Known inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
+    """KnownFeatures inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
     x, belief = source.features, source.head.belief
     judged = (folds != STAYS).nonzero().flatten()
     if len(judged) < 2:
@@ -185,7 +185,9 @@ def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: 
             continue
         own = {"variance": torch.cat([belief.open_without(inputs[some]) for some in out.split(AT_ONCE)])}
         parts.append(
-            LeftOut({FEATURES: x[kept]}, {FEATURES: x[out]}, own if entropy is None else own | {"entropy": entropy[of]})
+            LeftOutInputs(
+                {FEATURES: x[kept]}, {FEATURES: x[out]}, own if entropy is None else own | {"entropy": entropy[of]}
+            )
         )
     return Reference.of({FEATURES: x}, parts, keep_features=keep_features)
 

@@ -12,10 +12,10 @@ from posterity.kernel import FunctionPosterior
 from posterity.kernel.directions import DirectionsLatent
 from posterity.kernel.last_layer import WeightsLatent
 from posterity.kernel.latent import CoupledLatent, SharedLatent
-from posterity.kernel.linearised import AroundNetwork
+from posterity.kernel.linearised import NetworkCentred
 
 
-class InFeatures(nn.Module):
+class FeatureGaussian(nn.Module):
     """Normal outputs of a last layer from its features φ: mean θφ, covariance p‖φ‖² I − diag(φᵀN φ) − (Qφ)ᵀQφ + (Aφ)ᵀAφ.
 
     N, Q and A hold what the triangular solves with the training examples come to, so that none is left to do.
@@ -28,7 +28,7 @@ class InFeatures(nn.Module):
 
     def __init__(self, posterior: FunctionPosterior, head: str) -> None:
         super().__init__()
-        self.around = isinstance(posterior, AroundNetwork)
+        self.around = isinstance(posterior, NetworkCentred)
         strength = posterior.strength
         own = posterior.of.kernel.frames[head].floor
         latent: Any = posterior.latent

@@ -21,14 +21,14 @@ from posterity.kernel import Link
 from posterity.novelty import Reference, watching
 from posterity.predictive.exact import AveragedNetworks, LastLayer
 from posterity.predictive.head import HeadModule, HeadPredictor
-from posterity.predictive.in_features import InFeatures
+from posterity.predictive.in_features import FeatureGaussian
 from posterity.predictive.linearised import StructuredGaussian
-from posterity.predictive.on_inputs import OnInputs
+from posterity.predictive.on_inputs import InputModelPredictor
 from posterity.predictive.prediction import Moments, probabilities, regression
 from posterity.predictive.predictor import Predictor, Stack
 
 
-class Predicting(nn.Module):
+class PredictionModule(nn.Module):
     """Inputs → (probabilities, unknown), or of a regression (mean, variance, unknown); without a reference no unknown."""
 
     def __init__(self, parts: Sequence[_Part], likelihood: Likelihood, link: Link, reference: Reference | None) -> None:
@@ -39,11 +39,9 @@ class Predicting(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         """As `Fit.predict`, in the precision of the network, float32 at least."""
         reference, (first, *others) = self.reference, list(self.parts)
-        with watching(cast(nn.Module, first.watched), () if reference is None else reference.layers) as watch:
-            watch.expect(1)
+        with watching(cast(nn.Module, first.watched), () if reference is None else reference.layers, None) as watch:
             moments: list[Moments] = first(*args, **kwargs)
-            if not watch.recorded:  # no part runs a network
-                watch.given(args, kwargs)
+            watch.given(args, kwargs)
         for part in others:
             moments += part(*args, **kwargs)
         found: tuple[Tensor, ...]
@@ -53,7 +51,7 @@ class Predicting(nn.Module):
         else:
             found = (probabilities(moments, self.likelihood, self.link),)
         if reference is not None:
-            found = *found, reference.of_outputs(watch.recorded, moments[0].mean, self.likelihood)
+            found = *found, reference.of_outputs(watch.features, moments[0].mean, self.likelihood)
         return tuple(x.float() for x in found)
 
 
@@ -72,7 +70,7 @@ def as_module(
     if isinstance(predictor, HeadPredictor):
         return HeadModule(predictor, unknown).eval()
     parts = _parts(network, predictor, 1.0)
-    return Predicting(parts, predictor.likelihood, predictor.link, reference if unknown else None).eval()
+    return PredictionModule(parts, predictor.likelihood, predictor.link, reference if unknown else None).eval()
 
 
 def _parts(network: nn.Module, predictor: Predictor, weight: float) -> list[_Part]:
@@ -86,8 +84,8 @@ def _parts(network: nn.Module, predictor: Predictor, weight: float) -> list[_Par
             return [_Network(network, w, {"weight": weight * share, **own}) for share, w in predictor.networks]
         case LastLayer():
             return [_LastLayer(network, predictor, weight)]
-        case OnInputs():
-            return [_OnInputs(predictor, weight)]
+        case InputModelPredictor():
+            return [_InputModel(predictor, weight)]
     raise NotExportable(_remedy(predictor))
 
 
@@ -144,7 +142,7 @@ class _LastLayer(_Part):
         self.bias = getattr(head, "bias", None) is not None
         parts = predictor.parts()
         self.own = [own | {"weight": weight * own["weight"]} for _, own in parts]
-        self.posteriors = nn.ModuleList(InFeatures(posterior, predictor.head) for posterior, _ in parts)
+        self.posteriors = nn.ModuleList(FeatureGaussian(posterior, predictor.head) for posterior, _ in parts)
 
     def forward(self, *args: Any, **kwargs: Any) -> list[Moments]:
         features = _logits(self.body(*args, **kwargs))
@@ -155,10 +153,10 @@ class _LastLayer(_Part):
         return [Moments(mean=mean, covariance=c, **own) for own, (mean, c) in zip(self.own, found, strict=True)]
 
 
-class _OnInputs(_Part):
+class _InputModel(_Part):
     """A model of the inputs: its arrays become constants of the exported network."""
 
-    def __init__(self, predictor: OnInputs, weight: float) -> None:
+    def __init__(self, predictor: InputModelPredictor, weight: float) -> None:
         super().__init__()
         self.watched = nn.Identity()  # it is not run
         self.predictor, self.weight = predictor, weight

@@ -19,16 +19,16 @@ from posterity.kernel import Calibration, Link
 from posterity.kernel.storing import Plain, Stored
 from posterity.predictive.prediction import Moments
 from posterity.predictive.predictor import Context, Predictor, meaning
-from posterity.tables import OfClasses, OfNumbers, Process, ProcessClasses, from_plain, to_plain
+from posterity.tables import ClassModel, NumberModel, Process, ProcessClasses, from_plain, to_plain
 
 
 @dataclass(frozen=True, eq=False)
-class OnInputs(Predictor, kind="on inputs"):
+class InputModelPredictor(Predictor, kind="on inputs"):
     """It gives probabilities, or normal numbers; unknown inputs are found by the inputs themselves."""
 
     __repr__ = brief
 
-    model: OfClasses | OfNumbers
+    model: ClassModel | NumberModel
     likelihood: Likelihood
     link: Link = "probit"
 
@@ -45,14 +45,14 @@ class OnInputs(Predictor, kind="on inputs"):
     def of_rows(self, x: Float[Tensor, "m d"]) -> Moments:
         """The same for a matrix of inputs."""
         rows = x.double()
-        if isinstance(self.model, OfClasses):
+        if isinstance(self.model, ClassModel):
             mean = self.model.logits(rows)
             own, noise = torch.zeros_like(mean), None
         else:
             mean, own, noise = (part[:, None] for part in self.model.numbers(rows))
         return Moments(1.0, mean, torch.diag_embed(own), Calibration(), noise=noise)
 
-    def without_examples(self) -> tuple[OnInputs, float]:
+    def without_examples(self) -> tuple[InputModelPredictor, float]:
         if self.needs_examples:
             raise NotStorable(
                 "a Gaussian process on the inputs predicts from its training examples: save with examples=True, or learn "

@@ -111,9 +111,9 @@ def _at_mean(
     model: nn.Module, gaussian: Gaussian, inputs: Sequence[Batch], reference: Reference, likelihood: Likelihood
 ) -> Tensor:
     """Unknown inputs are found at the mean of the weights, whatever is drawn: one forward pass."""
-    blocks, outputs = find_blocks(model, named(gaussian.mean)), []
-    with watching(model, reference.layers) as watch:
-        for batch in inputs:
-            watch.expect(batch.count)
-            outputs.append(outputs_at(model, blocks, gaussian.mean, batch))
-    return reference.of_outputs(watch.features, torch.cat(outputs), likelihood)
+    blocks, unknown = find_blocks(model, named(gaussian.mean)), []
+    for batch in inputs:
+        with watching(model, reference.layers, batch.count) as watch:
+            outputs = outputs_at(model, blocks, gaussian.mean, batch)
+        unknown.append(reference.of_outputs(watch.features, outputs, likelihood))
+    return torch.cat(unknown)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -19,10 +20,10 @@ from posterity.blocks import Replica
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.errors import DamagedFile, NotStorable
 from posterity.gaussian import Gaussian
-from posterity.kernel import Choice, Link, normal_draws
+from posterity.kernel import Link, StrengthChoice, normal_draws
 from posterity.kernel.storing import Plain, Stored, above, below, likelihood_of, link_of, plain_likelihood
 from posterity.novelty import Reference, watching
 from posterity.predictive.prediction import Moments, Prediction, first_draws, from_moments
@@ -35,7 +36,7 @@ class Context:
     network: Replica
     prior: Gaussian
     posterior: Gaussian
-    examples: Examples | None
+    examples: TrainingSet | None
 
     def predictor(self, plain: Plain, tensors: Mapping[str, Tensor]) -> Predictor:
         """The predictor that was stored."""
@@ -65,7 +66,7 @@ class Predictor(ABC):
         """Whether predictions are computed from the training examples."""
         return False
 
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> StrengthChoice | None:
         """The strengths of the prior that were chosen, and from how many; None where nothing was chosen."""
         return None
 
@@ -108,25 +109,34 @@ class Predictor(ABC):
         if samples < 1:
             raise ValueError(f"samples is at least 1, not {samples}")
         link, like = link or self.link, next(network.module.parameters())
-        later = generator is None and not keep_draws and link != "sampled"
+        later = generator is None and not keep_draws and link != "sampled" and len(inputs) == 1
         dice = generator or first_draws(like.device)
         with torch.inference_mode(False), torch.no_grad():
-            parts = []
-            with watching(network.module, () if reference is None else reference.layers) as watch:
-                for batch in inputs:
-                    watch.expect(batch.count)
-                    parts.append(self.moments(network, batch))
+            parts: list[list[Moments]] = []
+            unknown: list[Any] = []
+            for batch in inputs:
+                with watching(network.module, () if reference is None else reference.layers, batch.count) as watch:
+                    part = self.moments(network, batch)
                     watch.given(batch.positional, batch.named)
+                parts.append(part)
+                if reference is not None:
+                    # Batch by batch, so that features of many inputs are never held at once.
+                    features = reference.checked(watch.features)
+                    scores = partial(_unknown, reference, features, part[0].mean, self.likelihood)
+                    unknown.append(scores if later else scores())
             moments = joined(parts)
             later = later and sum(m.covariance.numel() for m in moments) <= HELD
             found = from_moments(moments, self.likelihood, link, samples, dice, later=later)
             draws = _draws(moments, samples, dice) if keep_draws else None
             found = _shaped(found, moments[0], draws)
-            if reference is not None:
-                mean, features, device = moments[0].mean, watch.features, found.mean.device
-                found = found.but(unknown=lambda: reference.of_outputs(features, mean, self.likelihood).to(device))
+            if unknown:
+                found = found.but(unknown=unknown[0] if len(unknown) == 1 else torch.cat(unknown))
             found = found.to(like.dtype)
             return found if later else found.at_once()
+
+
+def _unknown(reference: Reference, features: Mapping[str, Tensor], mean: Tensor, likelihood: Likelihood) -> Tensor:
+    return reference.of_outputs(features, mean, likelihood).to(mean.device)
 
 
 def joined(batches: Sequence[Sequence[Moments]]) -> list[Moments]:
@@ -176,7 +186,7 @@ class Stack(Predictor, kind="stack"):
     def needs_examples(self) -> bool:
         return any(part.needs_examples for _, part in self.parts)
 
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> StrengthChoice | None:
         return next((choice for _, part in self.parts if (choice := part.chosen()) is not None), None)
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:

@@ -33,7 +33,7 @@ def sampled(
     like = next(model.parameters())
     # Of the network's own, only what it may write into: its parameters serve as they are where nothing is drawn.
     buffers = {f"model.{n}": b.detach().clone() for n, b in model.named_buffers()}
-    network = _OnAll(model, inputs)
+    network = _BatchedNetwork(model, inputs)
     chunk = max(1, min(samples, DRAWS_AT_ONCE // gaussian.size))
     spreads = {name: gaussian.spread(name, like.dtype) for name in gaussian.blocks}
     outputs: list[Tensor] = []
@@ -47,7 +47,7 @@ def sampled(
     return from_outputs(together, likelihood, together.mean(0), keep)
 
 
-class _OnAll(nn.Module):
+class _BatchedNetwork(nn.Module):
     """A network on all its inputs, batch by batch: weights are put in place once for all of them."""
 
     def __init__(self, model: nn.Module, inputs: list[Batch]) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored, JointEigen, Matrix, Turned, eigenframe, is_large
+from posterity.algebra import FlooredMatrix, JointEigen, Matrix, RotatedMatrix, eigenframe, is_large
 from posterity.blocks import Replicas, find_blocks, named, run_with, write_blocks
-from posterity.curvature import EKFAC, KFOC, Categorical, Curvature, Estimator, InFrame, Likelihood, estimate
+from posterity.curvature import EKFAC, KFOC, Categorical, Curvature, Estimator, GivenFrame, Likelihood, estimate
 from posterity.data import Data
 from posterity.data.batches import Batch, batches
 from posterity.data.provenance import Provenance, past_of, sign, together
@@ -36,7 +36,7 @@ from posterity.progressive.column import Architecture, Column
 from posterity.progressive.draws import Draws
 from posterity.progressive.left_out import TAUS, column_calibration
 from posterity.progressive.memory import POOL
-from posterity.progressive.network import Network, Past, influential
+from posterity.progressive.network import Network, PastColumns, influential
 from posterity.progressive.prior import column_prior, joined, lateral_block, own_block, start_at
 from posterity.progressive.task import Task
 from posterity.progressive.training import MEMORY_LIMIT, prior_adam, train_column
@@ -49,7 +49,7 @@ Predictive = Literal["sampled", "jvp"]
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedTask:
     """A task that was learned: its column, where it came from, and how sure it is. Both Gaussians are over new blocks alone."""
 
     task: str
@@ -110,7 +110,7 @@ class BPNN:
         >>> bpnn.predict(x, task="apple").probs
     """
 
-    learned: tuple[Learned, ...] = ()
+    learned: tuple[LearnedTask, ...] = ()
 
     def __init__(
         self,
@@ -175,13 +175,13 @@ class BPNN:
 
     # --- learning ----------------------------------------------------------------------------------
 
-    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Learned:
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> LearnedTask:
         """Learn one more task. Without a generator, randomness follows from the learner's seed and the task's number."""
         entry = self.draft(task, generator=generator, progress=progress)
         self.adopt(entry)
         return entry
 
-    def adopt(self, entry: Learned) -> None:
+    def adopt(self, entry: LearnedTask) -> None:
         """Add a column that `draft` made."""
         self.learned = (*self.learned, entry)
 
@@ -192,7 +192,7 @@ class BPNN:
         prior: Gaussian | Sequence[Gaussian] | None = None,
         generator: torch.Generator | None = None,
         progress: bool = True,
-    ) -> Learned:
+    ) -> LearnedTask:
         """Learn a column without adding it, which `adopt` does.
 
         Of several priors (of other strengths, say) the one with the least left-out NLL is taken, or, where `scales` is not
@@ -219,7 +219,7 @@ class BPNN:
             entry = replace(entry, prior=entry.prior.with_provenance(seen))
         return entry
 
-    def _settled(self, trial: _Trial, task: Task, seed: int, progress: bool) -> tuple[Learned, float]:
+    def _settled(self, trial: _Trial, task: Task, seed: int, progress: bool) -> tuple[LearnedTask, float]:
         """How sure a trained column is (curvature, scales and temperature), and its left-out NLL where it was looked at."""
         column, own, network = trial.column, trial.prior, trial.network
         curvature = estimate(
@@ -245,7 +245,7 @@ class BPNN:
         traces = [posterior.precision[n].trace_of(_wide(curvature[n])) for n in own.blocks]
         trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
         names = task.name, task.likelihood, task.classes
-        return Learned(*names, column, own, posterior, trace, trial.history, calibration), nll
+        return LearnedTask(*names, column, own, posterior, trace, trial.history, calibration), nll
 
     def _estimator(self) -> Estimator:
         """Of the next column's curvature: in the eigenvectors that columns share, where there are any."""
@@ -255,7 +255,7 @@ class BPNN:
         frames = {own_block(t, name): matrix for name, matrix in known.items()}
         for k, path in enumerate(self.architecture.laterals):
             frames |= {lateral_block(t, i, k): known[path] for i in range(t) if path in known}
-        return InFrame(self.estimator.labels, frames, self.estimator, self.frames.provenance)
+        return GivenFrame(self.estimator.labels, frames, self.estimator, self.frames.provenance)
 
     def _trained(self, task: Task, prior: Gaussian, seed: int, progress: bool) -> _Trial:
         """A new column at the mode of its posterior."""
@@ -292,7 +292,7 @@ class BPNN:
         earlier, draws = [entry.column for entry in self.learned], None
         if earlier:
             past = joined([entry.posterior for entry in self.learned])
-            draws = Draws(past, Past(earlier, self.architecture.laterals), seed)
+            draws = Draws(past, PastColumns(earlier, self.architecture.laterals), seed)
         return self._network([*earlier, column], past=len(earlier), draws=draws)
 
     def _scales(self, prior: Gaussian, network: Network, curvature: Curvature) -> Scales:
@@ -552,4 +552,6 @@ def _wide(matrix: Matrix) -> Matrix:
 def _join(prior: Gaussian, curvature: Curvature) -> Join:
     """What is in one eigenframe stays so; Kronecker pairs, the paper's form, are joined as the paper does."""
     matrices = [*prior.precision.values(), *(curvature[name] for name in prior.blocks)]
-    return "frame" if any(isinstance(matrix, Floored | JointEigen | Turned) for matrix in matrices) else "sum"
+    return (
+        "frame" if any(isinstance(matrix, FlooredMatrix | JointEigen | RotatedMatrix) for matrix in matrices) else "sum"
+    )

@@ -17,9 +17,9 @@ from posterity.checks import check_groups
 from posterity.curvature import Likelihood
 from posterity.data.batches import Batch, batches
 from posterity.data.leave_out import LeaveOut
-from posterity.errors import BadData, DidNotConverge, Inconsistent
+from posterity.errors import BadData, DidNotConverge, InconsistentPosterior
 from posterity.gaussian import Gaussian
-from posterity.kernel import BlockFrame, Calibration, LeftOut, Linearised, PerOutput, calibrate, jacobian
+from posterity.kernel import BlockFrame, Calibration, LeaveOneOut, LinearisedNetwork, OutputKernel, calibrate, jacobian
 from posterity.kernel.left_out import without_themselves
 from posterity.predictive.linearised import output_moments
 from posterity.progressive.network import Network
@@ -61,7 +61,7 @@ def column_calibration(
         for estimate in (_exact, _structured):
             try:
                 left_out = estimate(network, prior, posterior, taken, outputs, targets, likelihood, leave_out)
-            except (Inconsistent, DidNotConverge, BadData) as error:
+            except (InconsistentPosterior, DidNotConverge, BadData) as error:
                 log.info("leave-one-out of a column, %s: %s", estimate.__name__.strip("_"), error)
                 continue
             if left_out is not None:
@@ -81,7 +81,7 @@ def _exact(
     targets: Tensor,
     likelihood: Likelihood,
     leave_out: LeaveOut,
-) -> LeftOut | None:
+) -> LeaveOneOut | None:
     """Of the network made linear in its new blocks: None where it does not fit."""
     rows = len(targets) * outputs.shape[-1]
     if outputs.ndim != 2 or rows > SIDE or rows * prior.size > WRITTEN:
@@ -91,7 +91,7 @@ def _exact(
     point = read_blocks(network, blocks)
     train = jacobian(network, blocks, point, frames, taken)
     shift = {name: frames[name].turned((prior.mean[name].to(point[name]) - point[name]).double()) for name in blocks}
-    linearised = Linearised(PerOutput(frames), train, targets, likelihood, outputs.shape[1], shift)
+    linearised = LinearisedNetwork(OutputKernel(frames), train, targets, likelihood, outputs.shape[1], shift)
     return linearised.posterior(None).left_out(leave_out.lots(outputs.shape[1]))
 
 
@@ -104,7 +104,7 @@ def _structured(
     targets: Tensor,
     likelihood: Likelihood,
     leave_out: LeaveOut,
-) -> LeftOut | None:
+) -> LeaveOneOut | None:
     """Of the Gaussian over the new blocks, at some of the examples, one by one."""
     if outputs.ndim != 2:
         return None
@@ -116,5 +116,5 @@ def _structured(
         count += batch.count
         if count >= LOOKED_AT:
             break
-    seen = LeftOut(torch.cat(means), torch.cat(covariances))
+    seen = LeaveOneOut(torch.cat(means), torch.cat(covariances))
     return without_themselves(seen, likelihood, targets[: len(seen.mean)])

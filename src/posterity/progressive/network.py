@@ -48,7 +48,7 @@ class Network(nn.Module):
         # In tuples, which hide them from the module's parameters: they are constants here.
         self.backbone = () if backbone is None else (backbone.eval(),)
         # Without laterals nothing of them arrives here.
-        self.past = (Past(columns[:past], paths).eval(),) if past and paths else ()
+        self.past = (PastColumns(columns[:past], paths).eval(),) if past and paths else ()
         self.memory: Memory | None = None
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=bool(past and draws))
 
@@ -128,7 +128,7 @@ class Network(nn.Module):
         return self
 
 
-class Past(Network):
+class PastColumns(Network):
     """Columns that only hand on what their lateral layers were given, and run no further than the last of these."""
 
     last: int | None = None
@@ -146,7 +146,7 @@ class _StopForward(BaseException):
     """Nothing that a column does from here on is of use to another."""
 
 
-def _heard(past: Past, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[str]:
+def _heard(past: PastColumns, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[str]:
     """The parameters of earlier columns that reach the input of some lateral layer: a draw of any other would go unseen.
 
     Heads never do, nor does what lies behind the last lateral layer, in a ResNet its largest convolutions. A Kronecker draw of a

@@ -24,7 +24,7 @@ from posterity.errors import BadLearnerFile, BadPriorFile, PosterityError
 from posterity.gaussian.bundle import Bundle, read_bundle, write_bundle
 from posterity.kernel.storing import calibration_of, likelihood_of, numbers_of, plain_likelihood
 from posterity.laplace import Scales
-from posterity.progressive.bpnn import BPNN, Learned, default_estimator
+from posterity.progressive.bpnn import BPNN, LearnedTask, default_estimator
 from posterity.progressive.column import Column
 from posterity.progressive.prior import own_block
 
@@ -111,7 +111,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
     return learner
 
 
-def _column(learner: BPNN, root: Path, number: int, file: Bundle) -> Learned:
+def _column(learner: BPNN, root: Path, number: int, file: Bundle) -> LearnedTask:
     about, prior, posterior = file.raw["column"], file.gaussian("prior"), file.gaussian("posterior")
     classes, head = int(about["classes"]), own_block(number, learner.architecture.head)
     # Before a column is built: a head of a thousand million classes would not fit into memory.
@@ -127,7 +127,7 @@ def _column(learner: BPNN, root: Path, number: int, file: Bundle) -> Learned:
             tensor.copy_(state[name])
     calibration = None if about["calibration"] is None else calibration_of(about["calibration"])
     likelihood, trace = likelihood_of(about["likelihood"]), float(about["trace"])
-    return Learned(str(about["task"]), likelihood, classes, column, prior, posterior, trace, None, calibration)
+    return LearnedTask(str(about["task"]), likelihood, classes, column, prior, posterior, trace, None, calibration)
 
 
 def _own_state(column: Column, learner: BPNN) -> dict[str, Tensor]:
@@ -175,7 +175,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _mark(entry: Learned) -> str:
+def _mark(entry: LearnedTask) -> str:
     """Differs between columns: over its means, and the traces of its precisions."""
     described = (entry.task, entry.classes, entry.likelihood, entry.trace, entry.calibration)
     parts: list[str | Tensor] = [repr(described)]

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from posterity.algebra import (
     DiagonalMatrix,
-    Floored,
+    FlooredMatrix,
     JointEigen,
     Kronecker,
     KroneckerSum,
     Matrix,
+    RotatedMatrix,
     ScaledIdentity,
-    Turned,
     is_large,
     leading,
 )
@@ -171,8 +171,8 @@ def _turn(precision: Matrix, network: nn.Module) -> Turn:
             shorten = partial(first.power, -0.5, 1.0)
             return shorten, shorten
         return _shortened(diagonal(precision).clamp_min(1).rsqrt().to(like))
-    if isinstance(precision, Floored) and isinstance(precision.curvature, JointEigen | Turned):
-        frame = precision.curvature.plain() if isinstance(precision.curvature, Turned) else precision.curvature
+    if isinstance(precision, FlooredMatrix) and isinstance(precision.curvature, JointEigen | RotatedMatrix):
+        frame = precision.curvature.plain() if isinstance(precision.curvature, RotatedMatrix) else precision.curvature
         values = precision.share * frame.values.double() + precision.floor
         left, right = frame.left.matrix.to(like), frame.right.matrix.to(like)
         return _turned(left, right, values.clamp_min(1).rsqrt().to(like))

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from posterity.heads import ClassHead, NumberHead, classify, regress
 from posterity.kernel.stacking import log_scores
-from posterity.tables.model import Fitted, OfClasses, OfNumbers, placed
+from posterity.tables.model import ClassModel, NumberModel, TableFit, placed
 
 
 @dataclass(frozen=True, eq=False)
-class LinearClasses(OfClasses):
+class LinearClasses(ClassModel):
     """Softmax regressions and discriminants, averaged by what was left out."""
 
     head: ClassHead
@@ -23,7 +23,7 @@ class LinearClasses(OfClasses):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearNumbers(OfNumbers):
+class LinearNumbers(NumberModel):
     """Bayesian linear regressions of several strengths."""
 
     head: NumberHead
@@ -34,10 +34,12 @@ class LinearNumbers(OfNumbers):
         return mean, own, variance - own
 
 
-def fit_linear(x: Float[Tensor, "n d"], y: Tensor, folds: Int[Tensor, " n"], classes: int) -> Fitted:
+def fit_linear(x: Float[Tensor, "n d"], y: Tensor, folds: Int[Tensor, " n"], classes: int) -> TableFit:
     """The head for numbers (no `classes`) or for classes."""
     if not classes:
         numbers = regress(x, y, folds)
-        return Fitted.of_numbers(LinearNumbers(numbers.head), y, numbers.judged, (numbers.means, numbers.variances))
+        return TableFit.of_numbers(LinearNumbers(numbers.head), y, numbers.judged, (numbers.means, numbers.variances))
     found = classify(x, y, folds, classes=classes)
-    return Fitted(LinearClasses(found.head), placed(log_scores(found.left_out, y[found.judged]), found.judged, len(y)))
+    return TableFit(
+        LinearClasses(found.head), placed(log_scores(found.left_out, y[found.judged]), found.judged, len(y))
+    )

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-class OfClasses(ABC):
+class ClassModel(ABC):
     """Probabilities of classes from rows of numbers."""
 
     @abstractmethod
@@ -19,7 +19,7 @@ class OfClasses(ABC):
         """Log probabilities."""
 
 
-class OfNumbers(ABC):
+class NumberModel(ABC):
     """A normal number from rows of numbers."""
 
     @abstractmethod
@@ -28,10 +28,10 @@ class OfNumbers(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class TableFit:
     """A model of all examples, and what it says of each left-out one without its fold; NaN where one was never left out."""
 
-    model: OfClasses | OfNumbers
+    model: ClassModel | NumberModel
     scores: Float[Tensor, " n"]
     """Log probabilities of the targets."""
     moments: Float[Tensor, "2 n"] | None = None
@@ -39,11 +39,11 @@ class Fitted:
 
     @staticmethod
     def of_numbers(
-        model: OfNumbers, y: Float[Tensor, " n"], judged: Int[Tensor, " m"], found: tuple[Tensor, Tensor]
-    ) -> Fitted:
+        model: NumberModel, y: Float[Tensor, " n"], judged: Int[Tensor, " m"], found: tuple[Tensor, Tensor]
+    ) -> TableFit:
         """From means and variances of the examples that were left out."""
         moments = torch.stack([placed(part, judged, len(y)) for part in found])
-        return Fitted(model, log_density(y, *moments), moments)
+        return TableFit(model, log_density(y, *moments), moments)
 
 
 def log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from posterity.heads import ClassHead, classify
 from posterity.kernel.stacking import log_scores
 from posterity.tables.minimise import minimised
-from posterity.tables.model import Fitted, OfClasses, OfNumbers, log_density, placed
+from posterity.tables.model import ClassModel, NumberModel, TableFit, log_density, placed
 
 ROOT5 = 5**0.5
 
@@ -39,23 +39,23 @@ class ProcessRecipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class Standardisation:
     """Columns with mean 0 and variance 1 over the rows that made it."""
 
     centre: Float[Tensor, " d"]
     scale: Float[Tensor, " d"]
 
     @staticmethod
-    def of(x: Float[Tensor, "n d"]) -> Scaled:
+    def of(x: Float[Tensor, "n d"]) -> Standardisation:
         deviation = x.std(0, correction=0)
-        return Scaled(x.mean(0), torch.where(deviation > 1e-9 * x.abs().amax(0), 1 / deviation, 0.0))
+        return Standardisation(x.mean(0), torch.where(deviation > 1e-9 * x.abs().amax(0), 1 / deviation, 0.0))
 
     def __call__(self, x: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         return (x - self.centre) * self.scale
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class ProcessKernel:
     """k(x, z) = 1 + l x·z/d + s matern(|(x − z)/lengths|): a constant, a linear map and a smooth rest."""
 
     logs: Float[Tensor, " parameters"]
@@ -90,11 +90,11 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Process(OfNumbers):
+class Process(NumberModel):
     """The posterior of a process at new inputs. It is computed from the training inputs."""
 
-    scaled: Scaled
-    kernel: Kernel
+    scaled: Standardisation
+    kernel: ProcessKernel
     x: Float[Tensor, "n d"]
     """Training inputs, scaled."""
     weights: Float[Tensor, " n"]
@@ -108,7 +108,7 @@ class Process(OfNumbers):
     @staticmethod
     def of(x: Float[Tensor, "n d"], y: Float[Tensor, " n"], logs: Tensor) -> Process:
         """With these numbers of the kernel: exact, one Cholesky factor."""
-        scaled, kernel, mean, scale = Scaled.of(x), Kernel(logs), float(y.mean()), _deviation(y)
+        scaled, kernel, mean, scale = Standardisation.of(x), ProcessKernel(logs), float(y.mean()), _deviation(y)
         rows = scaled(x)
         covariance = kernel(rows, rows) + kernel.noise * torch.eye(len(y), dtype=y.dtype)
         eye = torch.eye(len(y), dtype=y.dtype)
@@ -125,7 +125,7 @@ class Process(OfNumbers):
 
 def fit_process(
     x: Float[Tensor, "n d"], y: Float[Tensor, " n"], folds: Int[Tensor, " n"], recipe: ProcessRecipe | None = None
-) -> Fitted:
+) -> TableFit:
     """Lengths and variances of greatest evidence times belief, and one width by what was left out.
 
     Without each fold they are found again, from those of the whole: with one length a column, numbers that have seen a target
@@ -142,15 +142,15 @@ def fit_process(
     scores = [log_density(y, mean, width * variance)[judged] for width in recipe.widths]
     best = max(range(len(scores)), key=lambda i: float(scores[i].mean())) if len(judged) else recipe.widths.index(1.0)
     width = recipe.widths[best]
-    return Fitted.of_numbers(replace(process, width=width), y, judged, (mean[judged], width * variance[judged]))
+    return TableFit.of_numbers(replace(process, width=width), y, judged, (mean[judged], width * variance[judged]))
 
 
 @dataclass(frozen=True, eq=False)
-class ProcessClasses(OfClasses):
+class ProcessClasses(ClassModel):
     """Logits that are a process, one length for all columns: the exact head of `posterity.heads` on the kernel's own features."""
 
-    scaled: Scaled
-    kernel: Kernel
+    scaled: Standardisation
+    kernel: ProcessKernel
     x: Float[Tensor, "n d"]
     """Training inputs, scaled."""
     along: Float[Tensor, "n r"]
@@ -168,24 +168,24 @@ def fit_process_classes(
     folds: Int[Tensor, " n"],
     classes: int,
     recipe: ProcessRecipe | None = None,
-) -> Fitted:
+) -> TableFit:
     """A process for classes. One length a column would have to be found by labels, and says too much of few.
 
     At unit length the features have the kernel's own geometry, so that strengths, temperatures and what is left out are the
     head's. The sizes of its parts are those of greatest evidence for the classes as numbers.
     """
     recipe = recipe or ProcessRecipe()
-    scaled = Scaled.of(x)
+    scaled = Standardisation.of(x)
     rows, targets = scaled(x), one_hot(y, classes).double()
     logs = _best(x, targets, replace(recipe, lengths=recipe.equal))
-    kernel = Kernel(logs)
+    kernel = ProcessKernel(logs)
     linear, smooth, _ = kernel.parts(rows, rows)
     values, vectors = torch.linalg.eigh(linear + smooth)
     kept = values > 1e-8 * values.amax()
     along = vectors[:, kept] / values[kept].sqrt()
     found = classify((linear + smooth) @ along, y, folds, classes=classes)
     model = ProcessClasses(scaled, kernel, rows, along, found.head)
-    return Fitted(model, placed(log_scores(found.left_out, y[found.judged]), found.judged, len(y)))
+    return TableFit(model, placed(log_scores(found.left_out, y[found.judged]), found.judged, len(y)))
 
 
 def _deviation(y: Tensor) -> float:
@@ -194,12 +194,12 @@ def _deviation(y: Tensor) -> float:
 
 def _best(x: Tensor, y: Tensor, recipe: ProcessRecipe, start: Tensor | None = None) -> Float[Tensor, " parameters"]:
     """The kernel's numbers of greatest evidence times belief."""
-    (n, d), rows, targets = x.shape, Scaled.of(x)(x), (y - y.mean(0)) / _deviation(y)
+    (n, d), rows, targets = x.shape, Standardisation.of(x)(x), (y - y.mean(0)) / _deviation(y)
     centre = torch.tensor([math.log(recipe.length * d**0.25)] * d + [0.0, 0.0, math.log(recipe.noise)], dtype=x.dtype)
     spread = torch.tensor([recipe.lengths] * d + [recipe.sizes] * 3, dtype=x.dtype)
 
     def loss(logs: Tensor) -> tuple[float, Tensor]:
-        value, slope = evidence(Kernel(logs), rows, targets.view(n, -1))
+        value, slope = evidence(ProcessKernel(logs), rows, targets.view(n, -1))
         away = (logs - centre) / spread
         return value + 0.5 * float(away.square().sum()), slope + away / spread
 
@@ -207,7 +207,7 @@ def _best(x: Tensor, y: Tensor, recipe: ProcessRecipe, start: Tensor | None = No
 
 
 def evidence(
-    kernel: Kernel, x: Float[Tensor, "n d"], y: Float[Tensor, "n outputs"]
+    kernel: ProcessKernel, x: Float[Tensor, "n d"], y: Float[Tensor, "n outputs"]
 ) -> tuple[float, Float[Tensor, " parameters"]]:
     """Minus the log density of outputs that share a kernel, but for its constant, and its slope by the kernel's numbers.
 

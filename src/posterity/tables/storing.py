@@ -11,8 +11,8 @@ from torch import Tensor
 from posterity.errors import DamagedFile
 from posterity.heads import ClassHead, NumberHead, from_tensors, to_tensors
 from posterity.tables.linear import LinearClasses, LinearNumbers
-from posterity.tables.model import OfClasses, OfNumbers
-from posterity.tables.process import Kernel, Process, ProcessClasses, Scaled
+from posterity.tables.model import ClassModel, NumberModel
+from posterity.tables.process import Process, ProcessClasses, ProcessKernel, Standardisation
 from posterity.tables.trees import TreeClasses, TreeNumbers, Trees
 
 Plain = dict[str, Any]
@@ -21,7 +21,7 @@ NODES = ("roots", "feature", "threshold", "left", "right", "values", "start")
 NUMBERS = ("width", "floor", "mean", "scale")
 
 
-def to_plain(model: OfClasses | OfNumbers) -> tuple[Plain, dict[str, Tensor]]:
+def to_plain(model: ClassModel | NumberModel) -> tuple[Plain, dict[str, Tensor]]:
     """All that predicts but the training examples; they are needed beside it for a process."""
     match model:
         case LinearClasses() | LinearNumbers():
@@ -48,7 +48,7 @@ def to_plain(model: OfClasses | OfNumbers) -> tuple[Plain, dict[str, Tensor]]:
 
 def from_plain(
     plain: Plain, tensors: Mapping[str, Tensor], examples: Float[Tensor, "n d"] | None
-) -> OfClasses | OfNumbers:
+) -> ClassModel | NumberModel:
     """The model again, to the last bit.
 
     Raises:
@@ -61,16 +61,19 @@ def from_plain(
         case "process":
             if examples is None or len(examples) != len(tensors["weights"]):
                 raise DamagedFile("the training examples of a Gaussian process are missing.")
-            scaled = Scaled(tensors["centre"], tensors["scale"])
-            kernel, numbers = Kernel(tensors["logs"]), [float(plain[name]) for name in ("mean", "deviation", "width")]
+            scaled = Standardisation(tensors["centre"], tensors["scale"])
+            kernel, numbers = (
+                ProcessKernel(tensors["logs"]),
+                [float(plain[name]) for name in ("mean", "deviation", "width")],
+            )
             return Process(scaled, kernel, scaled(examples), tensors["weights"], tensors["root"], *numbers)
         case "process of classes":
             if examples is None or len(examples) != len(tensors["along"]):
                 raise DamagedFile("the training examples of a Gaussian process are missing.")
             own = {name.removeprefix("head/"): x for name, x in tensors.items() if name.startswith("head/")}
-            scaled, found = Scaled(tensors["centre"], tensors["scale"]), from_tensors(own, plain["head"])
+            scaled, found = Standardisation(tensors["centre"], tensors["scale"]), from_tensors(own, plain["head"])
             assert isinstance(found, ClassHead)
-            return ProcessClasses(scaled, Kernel(tensors["logs"]), scaled(examples), tensors["along"], found)
+            return ProcessClasses(scaled, ProcessKernel(tensors["logs"]), scaled(examples), tensors["along"], found)
         case "tree classes":
             trees = _trees(plain, tensors)
             return TreeClasses(trees, tensors["frequencies"], float(plain["mixed"]), float(plain["temperature"]))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from posterity.errors import NotInstalled
 from posterity.kernel.stacking import log_scores
-from posterity.tables.model import Fitted, OfClasses, OfNumbers, log_density, placed
+from posterity.tables.model import ClassModel, NumberModel, TableFit, log_density, placed
 
 Kind = Literal["forest", "boosted"]
 
@@ -98,7 +98,7 @@ class Trees:
 
 
 @dataclass(frozen=True, eq=False)
-class TreeClasses(OfClasses):
+class TreeClasses(ClassModel):
     """Logits from trees: their own, or (a forest) those of its probabilities mixed with frequencies, over a temperature."""
 
     trees: Trees
@@ -118,7 +118,7 @@ class TreeClasses(OfClasses):
 
 
 @dataclass(frozen=True, eq=False)
-class TreeNumbers(OfNumbers):
+class TreeNumbers(NumberModel):
     """Means and variances from trees: a constant variance, and (a forest) a multiple of the spread in its leaves."""
 
     trees: Trees
@@ -146,7 +146,7 @@ def fit_trees(
     folds: Int[Tensor, " n"],
     classes: int,
     recipe: TreesRecipe | None = None,
-) -> Fitted:
+) -> TableFit:
     """Trees for numbers (no `classes`) or for classes, and what they say of examples that were left out.
 
     Raises:
@@ -165,7 +165,7 @@ def fit_trees(
         sums[of] = found
     assert sums is not None
     trees, sums, targets = Trees.mean(grown), sums[judged], targets[judged]
-    options: list[tuple[OfClasses | OfNumbers, Tensor]] = []
+    options: list[tuple[ClassModel | NumberModel, Tensor]] = []
     if classes:
         frequencies = y.bincount(minlength=classes).double() / len(y)
         for mixed in recipe.mixed if kind == "forest" else (0.0,):
@@ -180,10 +180,10 @@ def fit_trees(
                 options.append((numbers, log_density(targets, *numbers.from_sums(sums))))
     best, scores = max(options, key=lambda option: float(option[1].mean()))
     if isinstance(best, TreeClasses):
-        return Fitted(best, placed(scores, judged, len(y)))
+        return TableFit(best, placed(scores, judged, len(y)))
     assert isinstance(best, TreeNumbers)
     centre, variance = best.from_sums(sums)
-    return Fitted.of_numbers(
+    return TableFit.of_numbers(
         replace(best, mean=mean, scale=scale), y, judged, (mean + scale * centre, scale**2 * variance)
     )
 

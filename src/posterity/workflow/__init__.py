@@ -6,12 +6,12 @@ from posterity.workflow.fold_certificate import Folds, certify_folds
 from posterity.workflow.from_trained import posterior, prior
 from posterity.workflow.head import head
 from posterity.workflow.learn import adapt, learn
-from posterity.workflow.split_prior import Refined, split_prior
+from posterity.workflow.split_prior import RefinedPrior, split_prior
 
 __all__ = [
     "Fit",
     "Folds",
-    "Refined",
+    "RefinedPrior",
     "adapt",
     "certify_folds",
     "head",

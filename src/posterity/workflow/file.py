@@ -28,12 +28,12 @@ from posterity.blocks.replicas import copied
 from posterity.checks import check_network
 from posterity.curvature import EKFAC, Curvature
 from posterity.data.batches import Batch
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.errors import DamagedFile, NotAFit, NotAPrior, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
 from posterity.gaussian.container import LIMIT
-from posterity.gaussian.known import Known
+from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.storage import load as load_gaussian
 from posterity.heads.network import FeatureNetwork
 from posterity.laplace import Scales
@@ -74,7 +74,7 @@ class FitManifest(Bundle):
         """The prior as it was given, where it is kept."""
         return self.gaussian("given") if "given" in self.raw else None
 
-    def examples(self) -> Examples | None:
+    def examples(self) -> TrainingSet | None:
         """The training examples, where they are kept."""
         sizes, named = self.raw["examples"], self.below("examples")
         if sizes is None:
@@ -92,7 +92,7 @@ class FitManifest(Bundle):
             start = stop
         if not parts or start != len(named["targets"]) or any(len(x) != start for x in inputs.values()):
             raise DamagedFile(f"its examples should be {start} by their batches, and are {len(named['targets'])}.")
-        return Examples(parts, named["targets"], int(sizes["outputs"]))
+        return TrainingSet(parts, named["targets"], int(sizes["outputs"]))
 
     def network(self, model: nn.Module) -> nn.Module:
         """A copy of a network with the weights of the file.
@@ -125,7 +125,7 @@ class FitManifest(Bundle):
         plan = Plan(str(verb), tuple(map(str, ways)), tuple(map(str, reasons)))  # type: ignore[arg-type]
         # Curvature is no part of what predicts or certifies.
         nothing = Curvature({}, 0.0, int(self.raw["count"]), EKFAC(), predictor.likelihood)
-        known = Known(self.below("known"), self.raw.get("known", {}))  # files of older versions have none
+        known = KnownFeatures(self.below("known"), self.raw.get("known", {}))  # files of older versions have none
         reference = from_known(known) if known else None
         scores = LeftOutScores(*found.values()) if (found := self.below("left_out")) else None
         return Fit(network, prior, posterior, nothing, Scales(), None, predictor, plan, examples, reference, scores)
@@ -258,7 +258,7 @@ def handed_down(path: str | os.PathLike[str]) -> Gaussian:
         return found.gaussian("posterior")
 
 
-def _pack_examples(examples: Examples) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _pack_examples(examples: TrainingSet) -> tuple[dict[str, Any], dict[str, Tensor]]:
     first = examples.inputs[0]
     whole = examples.whole
     inputs = dict(whole.named) if whole.named else {str(i): x for i, x in enumerate(whole.positional)}

@@ -13,10 +13,10 @@ from posterity.blocks import Replicas
 from posterity.curvature import Categorical, Curvature, Likelihood
 from posterity.data import Data
 from posterity.data.batches import Inputs, input_batches
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.gaussian import Gaussian
 from posterity.heads import Worth
-from posterity.kernel import Choice, Link
+from posterity.kernel import Link, StrengthChoice
 from posterity.laplace import History, Scales
 from posterity.novelty import Reference
 from posterity.pacbayes import FAMILY, Certificate, certify
@@ -47,7 +47,7 @@ class Fit:
     history: History | None
     predictor: Predictor
     plan: Plan
-    examples: Examples | None = field(default=None, repr=False)
+    examples: TrainingSet | None = field(default=None, repr=False)
     """The training examples, where predictions are computed from them."""
     reference: Reference | None = field(default=None, repr=False)
     """What unknown inputs are found by; its `.missing` says what it lacks. None where there is nothing to compare with."""
@@ -64,7 +64,7 @@ class Fit:
         return self.predictor.likelihood
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> StrengthChoice | None:
         """The strengths of the prior that were chosen, and from how many; None where nothing was chosen."""
         return self.predictor.chosen()
 

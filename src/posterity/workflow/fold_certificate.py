@@ -28,8 +28,8 @@ from posterity.pacbayes import Certificate
 from posterity.pacbayes.bounds import Spending, folds_bound
 from posterity.pacbayes.certificate import FOLDS
 from posterity.pacbayes.certify import written
-from posterity.pacbayes.examples import Examples, error_by_unit, rows_of
-from posterity.pacbayes.methods import Case, Found, bounded
+from posterity.pacbayes.examples import CertificateData, error_by_unit, rows_of
+from posterity.pacbayes.methods import BoundResult, Case, bounded
 from posterity.pacbayes.refusals import checked, unseen
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import adapt, learn
@@ -114,7 +114,7 @@ def certify_folds(
     likelihood = likelihood or Categorical()
     if not isinstance(likelihood, Categorical):
         raise WrongChoice("errors are counted for classes alone: likelihood=Categorical(), the default.")
-    examples = Examples.of(data, batch_size, groups)
+    examples = CertificateData.of(data, batch_size, groups)
     if examples.n < folds:
         raise NoData(f"{examples.n} {'groups' if examples.grouped else 'examples'} cannot be cut into {folds} parts.")
     # Copies are in one part together, and count as one: no fit is tested by a copy of what it has seen.
@@ -141,7 +141,7 @@ def certify_folds(
             else adapt(twin, rows_of(data, kept), prior, likelihood, **options)
         )
         # Whatever the options of learning have let in: a fit that has seen its part, or may have, is refused.
-        part = Examples.of(rows_of(data, out), batch_size, look=False)
+        part = CertificateData.of(rows_of(data, out), batch_size, look=False)
         unseen(
             fit.posterior, replace(part, few_values=examples.few_values), vouched, "a fit", "by their place in the data"
         )
@@ -163,7 +163,7 @@ def certify_folds(
     examples = replace(examples, grouped=grouped)
     notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
     certificate = written(
-        Found(folds_bound(counts, found.spending.each, grouped=grouped), fields),
+        BoundResult(folds_bound(counts, found.spending.each, grouped=grouped), fields),
         case,
         examples,
         beside,

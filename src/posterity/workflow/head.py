@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posterity.checks import Admitted, check_groups
+from posterity.checks import ValidatedData, check_groups
 from posterity.curvature import EKFAC, Likelihood, estimate
 from posterity.data.batches import Batch
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.data.leave_out import LeaveOut, numbered
 from posterity.data.provenance import Provenance, sign
 from posterity.errors import BadData, BadTargets, NoData, SizeMismatch, WrongChoice
@@ -22,7 +22,7 @@ from posterity.heads import ClassFit, HeadRecipe, NumberFit, Words, Worth, ask, 
 from posterity.heads.checks import checked_features, counted
 from posterity.heads.classes import CHUNK
 from posterity.heads.network import FeatureNetwork
-from posterity.heads.softmax import Problems, modes
+from posterity.heads.softmax import SoftmaxProblems, modes
 from posterity.heads.views import Axes, unit
 from posterity.laplace import Scales, isotropic, update
 from posterity.predictive.head import HeadPredictor
@@ -109,9 +109,11 @@ def _fit(
     targets = y if classes is not None else y.to(x.dtype)[:, None]
     sign(model, prior.provenance.joined(Provenance.of((x, targets))))
     draw = torch.Generator().manual_seed(0)
-    curvature = estimate(model, Admitted((x, targets)), EKFAC(), predictor.likelihood, generator=draw, progress=False)
+    curvature = estimate(
+        model, ValidatedData((x, targets)), EKFAC(), predictor.likelihood, generator=draw, progress=False
+    )
     posterior = signed(update(model, curvature, prior), model, None, classes)
-    examples = Examples([Batch((x,), {}, targets)], y, outputs)
+    examples = TrainingSet([Batch((x,), {}, targets)], y, outputs)
     plan = Plan("head", ("head",), _reasons(source, classes))
     scores = _left_out(source, leave_out)
     return Fit(model, prior, posterior, curvature, Scales(), None, predictor, plan, examples, left_out=scores)
@@ -156,7 +158,9 @@ def _mode(source: ClassFit | NumberFit, mean: Tensor, likelihood: Likelihood) ->
     present = source.labels.unique()
     targets = (source.labels[:, None] == present).double()
     offsets = (rows @ mean.mT)[:, None, present]
-    problem = Problems(z, targets, z.new_ones(1, len(z)), z.new_full((1, z.shape[1]), PRECISION), lambda index: offsets)
+    problem = SoftmaxProblems(
+        z, targets, z.new_ones(1, len(z)), z.new_full((1, z.shape[1]), PRECISION), lambda index: offsets
+    )
     found = modes(problem, 1e-4 * max(len(z), 20))[0]
     weights = mean.clone()
     weights[present] += (axes.vectors @ found).mT

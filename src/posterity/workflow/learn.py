@@ -77,7 +77,7 @@ def learn(
             bound estimate, and predict with it; `Scales(...)` gives its numbers.
         groups: which examples belong together (windows of one recording): they are left out together.
         link: how normal outputs become probabilities.
-        inference: in function space after a learned prior: `Laplace()` (the default) or `Variational()`.
+        inference: in function space after a learned prior: `Laplace()` (the default) or `VariationalGaussian()`.
         estimator: of curvature, for the Gaussian over weights; `EKFAC()` by default.
         head_precision: of the prior of a new head, for the Gaussian over weights.
         validation: a share of the data or other data to stop training by. None: a tenth where examples are many, else none.
@@ -170,7 +170,7 @@ def adapt(
         scales: how the strength of the prior is chosen.
         groups: which examples belong together.
         link: how normal outputs become probabilities.
-        inference: `Laplace()` (the default) or `Variational()`.
+        inference: `Laplace()` (the default) or `VariationalGaussian()`.
         shares: shares of the source to choose from; (0.0,) is the isotropic prior around the same mean.
         estimator: of curvature, for the Gaussian over weights.
         batch_size: for the passes over the data.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from torch import nn
 
 from posterity.blocks import named
-from posterity.checks import Admitted
+from posterity.checks import ValidatedData
 from posterity.curvature import EKFAC, estimate
 from posterity.data.provenance import Provenance
 from posterity.errors import NotFinite
@@ -25,7 +25,7 @@ from posterity.workflow.fit import Fit
 from posterity.workflow.plan import Plan
 from posterity.workflow.problem import Problem
 from posterity.workflow.ways.around_prior import around_prior
-from posterity.workflow.ways.candidate import Candidate, Made, Options, probs_of, sets_scores, stack
+from posterity.workflow.ways.candidate import Candidate, FitParts, Options, probs_of, sets_scores, stack
 from posterity.workflow.ways.last_layer import last_layer
 from posterity.workflow.ways.network_aside import network_aside
 from posterity.workflow.ways.networks import from_prior, networks_from_scratch
@@ -122,12 +122,12 @@ def _candidates(problem: Problem, plan: Plan, options: Options) -> tuple[Plan, C
     return plan, best, predictor
 
 
-def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | None, options: Options) -> Made:
+def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | None, options: Options) -> FitParts:
     """Curvature where the network has arrived, and Bayes' rule; where nothing else predicts, the Gaussian itself does."""
     model, part = problem.model, problem.again if best.part is None else best.part
     curvature = estimate(
         model,
-        Admitted(part),
+        ValidatedData(part),
         options.estimator or EKFAC(),
         best.likelihood,
         blocks=named(best.prior.mean),
@@ -147,7 +147,9 @@ def _with_gaussian(problem: Problem, best: Candidate, predictor: Predictor | Non
         predictor, scores = predictive(model, posterior, likelihood, part, best.held, options, size)
     elif problem.examples is not None:
         scores = sets_scores(best.probs, best.deviations, likelihood, problem.leave_out)
-    return Made(predictor, best.prior, posterior, curvature, scales, best.history, best.reference, best.carried, scores)
+    return FitParts(
+        predictor, best.prior, posterior, curvature, scales, best.history, best.reference, best.carried, scores
+    )
 
 
 def signed(posterior: Gaussian, model: nn.Module, history: History | None, classes: Sequence[str] | None) -> Gaussian:

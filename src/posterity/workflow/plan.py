@@ -12,7 +12,7 @@ from typing import Literal
 
 from posterity.errors import WrongChoice
 from posterity.workflow.problem import Problem
-from posterity.workflow.recipe import Limits, OnInputs
+from posterity.workflow.recipe import InputModels, Limits
 from posterity.workflow.ways.candidate import IN_FUNCTION_SPACE, Options
 
 Verb = Literal["learn", "adapt", "posterior", "head"]
@@ -74,7 +74,7 @@ class Facts:
     no_last_layer: str = "several layers are uncertain, or an estimator was given"
     """Why there is none."""
     limits: Limits = Limits()  # noqa: RUF009 (frozen)
-    inputs: OnInputs | None = None
+    inputs: InputModels | None = None
     """The limits of models of the inputs; None where they are no candidates."""
     trees: bool = True
     """Whether scikit-learn, which grows them, is installed."""

@@ -17,7 +17,7 @@ from posterity.pacbayes import Certificate
 from posterity.pacbayes.bounds import Spending
 from posterity.pacbayes.certificate import ITSELF
 from posterity.pacbayes.certify import written
-from posterity.pacbayes.examples import Examples, error_by_unit
+from posterity.pacbayes.examples import CertificateData, error_by_unit
 from posterity.pacbayes.methods import Case, bounded, plain
 from posterity.pacbayes.refusals import checked, unseen
 
@@ -38,8 +38,8 @@ def certify_predictions(
     """Bound the error of the fit's own predictions; None where the fit has seen the examples, or may have."""
     data, _ = admitted(fit.model, data, fit.likelihood)
     try:
-        unseen(fit.posterior, Examples.of(data, batch_size, groups, look=False), None)
-        examples = Examples.of(data, batch_size, groups)
+        unseen(fit.posterior, CertificateData.of(data, batch_size, groups, look=False), None)
+        examples = CertificateData.of(data, batch_size, groups)
         spending = Spending(1 - confidence)
         found = checked(fit.model, fit.posterior, fit.posterior, examples, spending, grid, None, generator)
     except NoCertificate:

@@ -18,7 +18,7 @@ from posterity.checks import check_groups
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.data import Data
 from posterity.data.batches import Workers, batches, is_pair, known_length
-from posterity.data.examples import Examples, read_up_to
+from posterity.data.examples import TrainingSet, read_up_to
 from posterity.data.hashes import batch_hashes
 from posterity.data.leave_out import LeaveOut
 from posterity.data.provenance import Provenance, past_of
@@ -49,7 +49,7 @@ class Problem:
     """As it fits the network: with an isotropic prior for a head that is new."""
     given: Gaussian | None
     """As the user gave it."""
-    examples: Examples | None
+    examples: TrainingSet | None
     """In memory; None where they are too many or too large, outputs have positions, or several processes share them."""
     new_head: str | None
     """The name of a head that the learned prior does not have."""
@@ -108,7 +108,7 @@ class Problem:
         return self.given is not None and is_learned(self.given)
 
     @property
-    def few(self) -> Examples | None:
+    def few(self) -> TrainingSet | None:
         """All examples, if they are few enough for the exact posterior."""
         found, new = self.examples, self.new_head is not None
         return found if found is not None and self.limits.exact(found.count, found.outputs, new) else None
@@ -286,7 +286,7 @@ def _check_readable(data: Data, groups: Tensor | None) -> None:
 
 
 @torch.no_grad()
-def _read(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int, limits: Limits) -> Examples | None:
+def _read(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int, limits: Limits) -> TrainingSet | None:
     """The data in memory; None if there is too much of it, or outputs have positions."""
     if Workers.here().size > 1:
         return None
@@ -306,4 +306,4 @@ def _read(model: nn.Module, data: Data, likelihood: Likelihood, batch_size: int,
     targets = torch.cat([batch.targets for batch in kept])
     # Classes as torch indexes by them; numbers, or answers, in a row as outputs are.
     targets = targets.long() if isinstance(likelihood, Categorical) else targets.view(len(targets), -1)
-    return Examples(kept, targets, outputs.shape[1])
+    return TrainingSet(kept, targets, outputs.shape[1])

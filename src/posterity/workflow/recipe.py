@@ -95,7 +95,7 @@ class LastLayers:
 
 
 @dataclass(frozen=True)
-class OnInputs:
+class InputModels:
     """Models of a table's inputs (study tables: sets for settling)."""
 
     network: int = 400
@@ -175,7 +175,7 @@ class Recipe:
     many_examples: ManyExamples = ManyExamples()
     aside: Training = Training(200, 1e-1, 0.0, from_scratch=True)
     """Of a network that does not predict: few steps, and large ones."""
-    inputs: OnInputs = OnInputs()
+    inputs: InputModels = InputModels()
     small_networks: SmallNetworks = SmallNetworks()
     last_layer: LastLayers = LastLayers()
     stacking: Stacking = field(default_factory=Stacking)

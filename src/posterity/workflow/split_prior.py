@@ -14,7 +14,7 @@ from posterity.data import Data
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
 from posterity.pacbayes import Certificate, certify, gibbs_risk, optimise_posterior
-from posterity.pacbayes.examples import Examples, rows_of
+from posterity.pacbayes.examples import CertificateData, rows_of
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import learn
 
@@ -23,7 +23,7 @@ TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 
 
 @dataclass(frozen=True)
-class Refined:
+class RefinedPrior:
     """A prior refined on part of the data, and the rest, which it has not seen."""
 
     __repr__ = brief
@@ -95,7 +95,7 @@ def split_prior(
     generator: torch.Generator | None = None,
     progress: bool = True,
     **learning: Any,
-) -> Refined:
+) -> RefinedPrior:
     """Refine the prior on a share of the data, in a random order, and keep the rest for certifying.
 
     The posterior of the share is often too wide for single draws to classify well, so it is cooled. From the coldest of the
@@ -114,7 +114,7 @@ def split_prior(
         progress: whether to show bars.
         learning: further options of `learn`.
     Returns:
-        A `Refined`: the fit on the share, the refined prior, and the rest of the data.
+        A `RefinedPrior`: the fit on the share, the refined prior, and the rest of the data.
     Raises:
         NoData: if the share holds no example.
 
@@ -125,7 +125,7 @@ def split_prior(
     if not 0 < share < 1:
         raise ValueError(f"the share of the data that refines the prior lies between 0 and 1, not {share}")
     seed = int(torch.randint(2**62, (), generator=generator))
-    examples = Examples.of(data, groups=groups)
+    examples = CertificateData.of(data, groups=groups)
     dealt = torch.randperm(examples.n, generator=torch.Generator().manual_seed(seed))[examples.units]
     among = dealt < round(share * examples.n)
     if not bool(among.any()):
@@ -135,7 +135,7 @@ def split_prior(
     fit = learn(model, first, prior, groups=here, generator=generator, progress=progress, **learning)
     wide = fit.posterior
     if not temperatures:
-        return Refined(fit, wide, 1.0, rest, there)
+        return RefinedPrior(fit, wide, 1.0, rest, there)
     chosen, *warmer = sorted(temperatures)
     if warmer:
         options: dict[str, Any] = {"passes": 1, "generator": generator, "progress": progress}
@@ -144,4 +144,4 @@ def split_prior(
             if gibbs_risk(model, wide.tempered(t), first, **options).error > allowed:
                 break
             chosen = t
-    return Refined(fit, wide.tempered(chosen), chosen, rest, there)
+    return RefinedPrior(fit, wide.tempered(chosen), chosen, rest, there)

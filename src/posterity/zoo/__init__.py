@@ -17,13 +17,13 @@ from posterity.errors import DamagedFile, MissingFile, UnknownNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian import load as read
 
-__all__ = ["Entry", "entries", "find", "folder", "load"]
+__all__ = ["ZooEntry", "entries", "find", "folder", "load"]
 
 HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Entry:
+class ZooEntry:
     """One prior of the list."""
 
     name: str
@@ -59,17 +59,17 @@ def folder() -> Path:
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[ZooEntry, ...]:
     """All priors of the list.
 
     Returns:
-        An `Entry` each, by name.
+        A `ZooEntry` each, by name.
     """
     held = json.loads((HERE / "manifest.json").read_text(encoding="utf-8"))
-    return tuple(sorted((Entry(**entry) for entry in held), key=lambda entry: entry.name))
+    return tuple(sorted((ZooEntry(**entry) for entry in held), key=lambda entry: entry.name))
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> ZooEntry:
     """The entry of that name.
 
     Raises:

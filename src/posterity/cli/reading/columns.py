@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from posterity.border import check_size
-from posterity.cli.reading.examples import Array, Column, Raw, ReadOptions, Recipe
+from posterity.cli.reading.examples import Array, DataRecipe, RawData, ReadOptions, TableColumn
 from posterity.cli.reading.tables import Numbers, Table, Texts, number, numbers
 from posterity.errors import BadData
 
@@ -44,7 +44,7 @@ def check_target(table: Table, options: ReadOptions, needed: bool) -> None:
         )
 
 
-def read_columns(table: Table, options: ReadOptions, recipe: Recipe | None = None) -> Raw:
+def read_columns(table: Table, options: ReadOptions, recipe: DataRecipe | None = None) -> RawData:
     """The chosen columns as inputs, and the target as numbers or text.
 
     Args:
@@ -75,7 +75,7 @@ def read_columns(table: Table, options: ReadOptions, recipe: Recipe | None = Non
         notes, at = notes + more, at + column.width
     y = None if options.target is None else _target(table, options, kept)
     names = [str(row + 1) for row in kept]
-    return Raw(
+    return RawData(
         x, y, names, columns=columns, notes=[*table.notes, *notes], groups=read_groups(table, options.groups, kept)
     )
 
@@ -161,7 +161,7 @@ def _gaps(values: Numbers | Texts) -> Array:
     return np.isnan(values) if isinstance(values, np.ndarray) else np.array([v is None for v in values], bool)
 
 
-def _columns(table: Table, wanted: tuple[str, ...], kept: Array, options: ReadOptions) -> tuple[Column, ...]:
+def _columns(table: Table, wanted: tuple[str, ...], kept: Array, options: ReadOptions) -> tuple[TableColumn, ...]:
     """What each column is. All that cannot be used are named at once, with an option that leaves them out."""
     found, bad = [], []
     for name in wanted:
@@ -179,7 +179,7 @@ def _columns(table: Table, wanted: tuple[str, ...], kept: Array, options: ReadOp
     return tuple(found)
 
 
-def _column(table: Table, name: str, kept: Array, as_text: bool) -> tuple[Column | None, str]:
+def _column(table: Table, name: str, kept: Array, as_text: bool) -> tuple[TableColumn | None, str]:
     if name in table.refused:
         return None, f"holds {table.refused[name]}"
     values = table.columns[name]
@@ -187,13 +187,13 @@ def _column(table: Table, name: str, kept: Array, as_text: bool) -> tuple[Column
         odd = np.flatnonzero(np.isinf(values[kept]))
         if len(odd):
             return None, f"holds an infinity in {table.place(int(kept[odd[0]]))}"
-        return (Column(name), "") if not np.isnan(values[kept]).all() else (None, "holds no value")
+        return (TableColumn(name), "") if not np.isnan(values[kept]).all() else (None, "holds no value")
     texts = [(row, text) for row in kept.tolist() if (text := _text(values, row)) is not None]
     if not texts:
         return None, "holds no value"
     may_be_numbers = table.parsed and not as_text
     if may_be_numbers and numbers([text for _, text in texts]) is not None:
-        return Column(name), ""
+        return TableColumn(name), ""
     words = [(row, text) for row, text in texts if number(text) is None] if may_be_numbers else texts
     row, text = words[0]
     if len(words) < len(texts):
@@ -208,7 +208,7 @@ def _column(table: Table, name: str, kept: Array, as_text: bool) -> tuple[Column
         return None, (
             f'holds {len(categories):,} different texts ("{text[:40]}" in {table.place(row)}), more than {CATEGORIES}'
         )
-    return Column(name, tuple(categories)), ""
+    return TableColumn(name, tuple(categories)), ""
 
 
 def _text(values: Numbers | Texts, row: int) -> str | None:
@@ -218,7 +218,7 @@ def _text(values: Numbers | Texts, row: int) -> str | None:
     return None if np.isnan(value) else f"{value:.15g}"
 
 
-def _encoded(table: Table, column: Column, kept: Array) -> tuple[Array, list[str]]:
+def _encoded(table: Table, column: TableColumn, kept: Array) -> tuple[Array, list[str]]:
     """A column's inputs for the rows that are read, and what has to be said of them."""
     if column.name in table.refused:
         raise BadData(f'{table.path}: column "{column.name}" holds {table.refused[column.name]}.')

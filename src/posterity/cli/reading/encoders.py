@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from posterity.bars import track
 from posterity.cli.networks import imported
-from posterity.cli.reading.examples import LIBRARIES, Array, Raw, is_code
+from posterity.cli.reading.examples import LIBRARIES, Array, RawData, is_code
 from posterity.cli.reading.images import Source, image_files, pixels
 from posterity.errors import BadData, NotInstalled, UnknownNetwork
 from posterity.files import replacing
@@ -78,12 +78,12 @@ def encoder(name: str, size: int | None = None) -> Encoder:
     )
 
 
-def encoded_images(folder: Path, name: str, size: int | None, quiet: bool) -> Raw:
+def encoded_images(folder: Path, name: str, size: int | None, quiet: bool) -> RawData:
     """All images of a folder as rows of features."""
     files, classes = image_files(folder)
     x, notes = encoded({str(path): path for path, _ in files}, encoder(name, size), quiet)
     labels = np.array([name for _, name in files]) if classes else None
-    return Raw(x, labels, [str(path.relative_to(folder)) for path, _ in files], classes, notes=notes)
+    return RawData(x, labels, [str(path.relative_to(folder)) for path, _ in files], classes, notes=notes)
 
 
 def encoded(images: dict[str, Source], own: Encoder, quiet: bool = False) -> tuple[Array, list[str]]:

@@ -44,7 +44,7 @@ class ReadOptions:
     quiet: bool = False
     """Whether encoding shows no progress."""
 
-    def like(self, recipe: Recipe | None) -> ReadOptions:
+    def like(self, recipe: DataRecipe | None) -> ReadOptions:
         """What it takes to read data as that of a fit was; a target or a rule for missing values may be named again."""
         if recipe is None:
             return self
@@ -79,7 +79,7 @@ def is_code(encoder: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a table that is read: numbers as one input, text as one input of 0 or 1 for each category."""
 
     name: str
@@ -96,13 +96,13 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DataRecipe:
     """How raw data became the network's inputs and targets: kept with a fit and with a prior, so that new data is read alike."""
 
     task: Task
     shape: tuple[int, ...]
     """Of one input."""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[TableColumn, ...] = ()
     target: str | None = None
     mean: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
@@ -119,7 +119,7 @@ class Recipe:
     """What belonged together where it was learned: certificates count the same."""
 
     @classmethod
-    def of(cls, raw: Raw, task: Task, options: ReadOptions) -> Recipe:
+    def of(cls, raw: RawData, task: Task, options: ReadOptions) -> DataRecipe:
         """The recipe that data makes for itself: columns of numbers get mean 0 and variance 1."""
         recipe = cls(
             task,
@@ -189,13 +189,15 @@ class Recipe:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: Any) -> Recipe:
+    def from_json(cls, found: Any) -> DataRecipe:
         """From plain values, each looked at: they may come from a file of unknown origin."""
         try:
             recipe = cls(
                 task={name: name for name in get_args(Task)}[found["task"]],
                 shape=tuple(int(side) for side in found["shape"]),
-                columns=tuple(Column(str(c["name"]), tuple(str(v) for v in c["categories"])) for c in found["columns"]),
+                columns=tuple(
+                    TableColumn(str(c["name"]), tuple(str(v) for v in c["categories"])) for c in found["columns"]
+                ),
                 target=None if found["target"] is None else str(found["target"]),
                 mean=tuple(float(v) for v in found["mean"]),
                 scale=tuple(float(v) for v in found["scale"]),
@@ -225,7 +227,7 @@ def _scale(spread: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Raw:
+class RawData:
     """Inputs and labels as they stand in the files."""
 
     x: Array
@@ -236,14 +238,14 @@ class Raw:
     """Of the inputs: files, or numbers of rows."""
     classes: tuple[str, ...] = ()
     """Names that the data itself gives to numbers 0, 1, …"""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[TableColumn, ...] = ()
     notes: list[str] = field(default_factory=list)
     groups: Array | None = None
     """A text or number for each example, the same for those that belong together."""
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class TensorExamples:
     """Inputs and targets fit for a network."""
 
     x: Tensor
@@ -251,7 +253,7 @@ class Examples:
     names: list[str]
     classes: tuple[str, ...]
     """Empty for a regression."""
-    recipe: Recipe
+    recipe: DataRecipe
     rows: Tensor
     """The inputs as they were read, before standardisation: another mean and scale leave their hashes the same."""
     notes: list[str] = field(default_factory=list)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from posterity.cli.reading.columns import check_target, read_columns, read_groups, read_target
-from posterity.cli.reading.examples import Array, Raw, ReadOptions, Recipe
+from posterity.cli.reading.examples import Array, DataRecipe, RawData, ReadOptions
 from posterity.cli.reading.images import SIZE, Source, channels_of, pixels
 from posterity.cli.reading.tables import arrow_table
 from posterity.data.batches import TARGET_KEYS
@@ -68,7 +68,7 @@ def image_shape(found: Any, options: ReadOptions) -> tuple[int, ...] | None:
     return options.channels or channels_of(list(_pictures(found, picture).items())), size, size
 
 
-def read_hugging_face(folder: Path, options: ReadOptions, recipe: Recipe | None, needed: bool) -> Raw:
+def read_hugging_face(folder: Path, options: ReadOptions, recipe: DataRecipe | None, needed: bool) -> RawData:
     """Images from an image column; one column of arrays as it is; else columns of numbers and text as of any table."""
     found = opened(folder, options.part)
     alone = recipe is not None and not needed
@@ -88,7 +88,7 @@ def read_hugging_face(folder: Path, options: ReadOptions, recipe: Recipe | None,
     assert array is not None
     y = None if alone or options.target is None else _named(read_target(table, options), named, options)
     together = read_groups(table, options.groups, np.arange(len(array)))
-    return Raw(
+    return RawData(
         array.astype(np.float32), y, [str(i + 1) for i in range(len(array))], named, notes=notes, groups=together
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from posterity.border import reading
-from posterity.cli.reading.examples import Raw
+from posterity.cli.reading.examples import RawData
 from posterity.errors import BadData, NotInstalled, OversizedData
 from posterity.memory import require_memory
 
@@ -54,7 +54,7 @@ def _images(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES)
 
 
-def read_images(folder: Path, size: int | None, channels: int | None) -> Raw:
+def read_images(folder: Path, size: int | None, channels: int | None) -> RawData:
     """All images of a folder as numbers in [0, 1], (n, channels, size, size)."""
     files, classes = image_files(folder)
     paths = [path for path, _ in files]
@@ -65,7 +65,7 @@ def read_images(folder: Path, size: int | None, channels: int | None) -> Raw:
             "features of them at full size, --size asks for more pixels."
         )
     labels = np.array([name for _, name in files]) if classes else None
-    return Raw(x, labels, [str(path.relative_to(folder)) for path in paths], classes, notes=notes)
+    return RawData(x, labels, [str(path.relative_to(folder)) for path in paths], classes, notes=notes)
 
 
 def channels_of(images: Sequence[tuple[str, Source]]) -> int:

@@ -14,7 +14,17 @@ from posterity.arrays import array_shape, read_arrays
 from posterity.border import check_size, reading
 from posterity.cli.reading import encoders, hugging_face, images, tables
 from posterity.cli.reading.columns import check_target, read_columns, read_target
-from posterity.cli.reading.examples import Array, Examples, Kind, Raw, ReadOptions, Recipe, Task, numbered, numbers_of
+from posterity.cli.reading.examples import (
+    Array,
+    DataRecipe,
+    Kind,
+    RawData,
+    ReadOptions,
+    Task,
+    TensorExamples,
+    numbered,
+    numbers_of,
+)
 from posterity.errors import BadData, NoDataSet
 from posterity.idx import IDX, part_of
 
@@ -23,7 +33,7 @@ FEW_NUMBERS = 20
 
 
 @dataclass(frozen=True)
-class Look:
+class Preview:
     """What is on disk, as far as it can be known without reading all of it."""
 
     kind: Kind
@@ -56,7 +66,7 @@ def kind_of(path: str) -> Kind:
     )
 
 
-def look(path: str, options: ReadOptions = ReadOptions(), recipe: Recipe | None = None) -> Look:  # noqa: B008 (frozen)
+def look(path: str, options: ReadOptions = ReadOptions(), recipe: DataRecipe | None = None) -> Preview:  # noqa: B008 (frozen)
     """How many examples there are, of which shape and classes. Of images and arrays only names and headers are read.
 
     Raises:
@@ -68,30 +78,30 @@ def look(path: str, options: ReadOptions = ReadOptions(), recipe: Recipe | None 
         if kind == "images":
             files, classes = images.image_files(where)
             if options.encoder is not None:
-                return Look(kind, len(files), (), classes or None)
+                return Preview(kind, len(files), (), classes or None)
             size = options.size or images.SIZE
             channels = options.channels or images.channels_of([(str(p), p) for p, _ in files])
-            return Look(kind, len(files), (channels, size, size), classes or None)
+            return Preview(kind, len(files), (channels, size, size), classes or None)
         if kind == "arrays":
             count, *shape = _shape(where) or (0,)
-            return Look(kind, count, tuple(shape), None)
+            return Preview(kind, count, tuple(shape), None)
         if kind == "hugging face":
             found = hugging_face.opened(where, options.part)
             shape_ = hugging_face.image_shape(found, options)
             if shape_ is not None:
                 named = hugging_face.class_names(found, hugging_face.target_of(found, options))
-                return Look(kind, len(found), shape_, named or None, tuple(found.column_names))
+                return Preview(kind, len(found), shape_, named or None, tuple(found.column_names))
     examples = read(path, options, recipe, labels=False)
-    return Look(kind, len(examples.x), tuple(examples.x.shape[1:]), examples.classes or None, examples.recipe.names)
+    return Preview(kind, len(examples.x), tuple(examples.x.shape[1:]), examples.classes or None, examples.recipe.names)
 
 
 def read(
     path: str,
     options: ReadOptions = ReadOptions(),  # noqa: B008 (frozen)
-    recipe: Recipe | None = None,
+    recipe: DataRecipe | None = None,
     classes: tuple[str, ...] = (),
     labels: bool = True,
-) -> Examples:
+) -> TensorExamples:
     """All examples as tensors.
 
     Args:
@@ -118,11 +128,17 @@ def read(
 
 
 def _examples(
-    path: str, kind: Kind, raw: Raw, options: ReadOptions, recipe: Recipe | None, classes: tuple[str, ...], labels: bool
-) -> Examples:
+    path: str,
+    kind: Kind,
+    raw: RawData,
+    options: ReadOptions,
+    recipe: DataRecipe | None,
+    classes: tuple[str, ...],
+    labels: bool,
+) -> TensorExamples:
     known = recipe is not None
     task = recipe.task if recipe is not None else _task(raw, options, kind)
-    recipe = recipe or Recipe.of(raw, task, options)
+    recipe = recipe or DataRecipe.of(raw, task, options)
     if raw.x.shape[1:] != recipe.shape:
         raise BadData(f"{path} has inputs of shape {raw.x.shape[1:]}; those learned from had {recipe.shape}.")
     rows = recipe.filled(raw.x)
@@ -140,10 +156,10 @@ def _examples(
     else:
         y, found = _classes(raw, classes, path)
     groups = None if raw.groups is None else torch.from_numpy(np.unique(raw.groups, return_inverse=True)[1].reshape(-1))
-    return Examples(inputs, y, raw.names, found, recipe, as_read, raw.notes, groups)
+    return TensorExamples(inputs, y, raw.names, found, recipe, as_read, raw.notes, groups)
 
 
-def _raw(path: str, kind: Kind, options: ReadOptions, recipe: Recipe | None, labels: bool) -> Raw:
+def _raw(path: str, kind: Kind, options: ReadOptions, recipe: DataRecipe | None, labels: bool) -> RawData:
     where = Path(path)
     if options.groups is not None and not labels:
         options = replace(options, groups=None)  # new inputs need not have it
@@ -168,12 +184,12 @@ def _raw(path: str, kind: Kind, options: ReadOptions, recipe: Recipe | None, lab
             if options.part not in ("train", "test"):
                 raise BadData(f'{path} has the parts train and test, and no "{options.part}".')
             x, y = part_of(path, "train" if options.part == "train" else "test")
-            return Raw(x.numpy(), y.numpy(), [str(i + 1) for i in range(len(x))])
+            return RawData(x.numpy(), y.numpy(), [str(i + 1) for i in range(len(x))])
         case _:
             return hugging_face.read_hugging_face(where, options, recipe, labels)
 
 
-def _npz(path: Path, groups: str | None) -> Raw:
+def _npz(path: Path, groups: str | None) -> RawData:
     arrays = read_arrays(path, ["x"] if groups is None else ["x", groups], ["y"])
     x, y = arrays["x"], arrays.get("y")
     if x.dtype.kind not in "fiub" or not x.ndim:
@@ -187,17 +203,17 @@ def _npz(path: Path, groups: str | None) -> Raw:
         raise NoDataSet(
             f'{path}: x has {len(x):,} inputs and "{groups}" has shape {together.shape[:9]}: one for each is needed.'
         )
-    return Raw(x.astype(np.float32), y, [str(i + 1) for i in range(len(x))], groups=together)
+    return RawData(x.astype(np.float32), y, [str(i + 1) for i in range(len(x))], groups=together)
 
 
-def _npy(path: Path, groups: str | None) -> Raw:
+def _npy(path: Path, groups: str | None) -> RawData:
     if groups is not None:
         raise BadData(f'{path} holds one array, and no "{groups}": --groups names an array of an .npz file.')
     x = np.load(path, mmap_mode="r", allow_pickle=False)
     if x.dtype.kind not in "fiub" or x.ndim < 2:
         raise NoDataSet(f"{path} is an array of {x.dtype} and shape {x.shape[:9]}: one row of numbers for each input.")
     check_size(path, 4 * x.size, f"an array of shape {x.shape[:9]}")
-    return Raw(x.astype(np.float32), None, [str(i + 1) for i in range(len(x))])
+    return RawData(x.astype(np.float32), None, [str(i + 1) for i in range(len(x))])
 
 
 def _shape(path: Path) -> tuple[int, ...]:
@@ -231,7 +247,7 @@ def _beside(path: Path, column: str | None, count: int) -> Array:
     return y
 
 
-def _check_finite(path: str, x: Array, raw: Raw, recipe: Recipe) -> None:
+def _check_finite(path: str, x: Array, raw: RawData, recipe: DataRecipe) -> None:
     finite = np.isfinite(x)
     if finite.all():
         return
@@ -241,7 +257,7 @@ def _check_finite(path: str, x: Array, raw: Raw, recipe: Recipe) -> None:
     raise BadData(f"{path}, input {raw.names[place[0]]}{column}: {value} is no number that a network can take.")
 
 
-def _task(raw: Raw, options: ReadOptions, kind: Kind) -> Task:
+def _task(raw: RawData, options: ReadOptions, kind: Kind) -> Task:
     if options.task:
         return options.task
     y = raw.y
@@ -253,12 +269,12 @@ def _task(raw: Raw, options: ReadOptions, kind: Kind) -> Task:
     return "regression"
 
 
-def _scaled(y: Array, recipe: Recipe) -> Tensor:
+def _scaled(y: Array, recipe: DataRecipe) -> Tensor:
     scaled = (numbers_of(y) - recipe.target_mean) / recipe.target_scale
     return torch.from_numpy(scaled.astype(np.float32))
 
 
-def _classes(raw: Raw, known: tuple[str, ...], path: str) -> tuple[Tensor, tuple[str, ...]]:
+def _classes(raw: RawData, known: tuple[str, ...], path: str) -> tuple[Tensor, tuple[str, ...]]:
     assert raw.y is not None
     if raw.y.ndim != 1:
         raise BadData(f"{path}: labels have shape {raw.y.shape[:9]}: one for each input is needed.")

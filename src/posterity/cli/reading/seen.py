@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from posterity.cli.reading.examples import Examples
+from posterity.cli.reading.examples import TensorExamples
 from posterity.errors import BadData
 
 CELLS = 32
@@ -37,12 +37,12 @@ class SeenRows:
     hashes: Hashes
 
     @classmethod
-    def of(cls, examples: Examples) -> SeenRows:
+    def of(cls, examples: TensorExamples) -> SeenRows:
         """Of a table; other data has none, and is known by its exact hashes."""
         found = _hashes(examples)
         return cls(found[:: max(1, -(-len(found) // KEPT))])
 
-    def among(self, examples: Examples) -> int:
+    def among(self, examples: TensorExamples) -> int:
         """How many of the examples are rows that were learned from, up to rounding; 0 where chance explains the matches."""
         new = _hashes(examples)
         if not len(new) or not len(self.hashes):
@@ -73,7 +73,7 @@ class SeenRows:
             raise BadData(f"the hashes of rows that were learned from are damaged: {error}.") from None
 
 
-def _hashes(examples: Examples) -> Hashes:
+def _hashes(examples: TensorExamples) -> Hashes:
     recipe = examples.recipe
     if not recipe.columns:
         return np.zeros((0, GRIDS), np.uint64)

@@ -13,21 +13,21 @@ from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named
 from posterity.curvature import GaussianNoise, Likelihood
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.data.leave_out import LeaveOut
 from posterity.data.provenance import sign
-from posterity.errors import DidNotConverge, Inconsistent
+from posterity.errors import DidNotConverge, InconsistentPosterior
 from posterity.gaussian import Gaussian
 from posterity.kernel import (
     BlockFrame,
     Calibration,
-    Choice,
-    LeftOut,
-    Linearised,
-    Member,
-    PerOutput,
-    Shared,
+    LeaveOneOut,
+    LinearisedNetwork,
+    OutputKernel,
+    SharedKernel,
     Strength,
+    StrengthChoice,
+    StrengthMember,
     choose,
     choose_noise,
     jacobian,
@@ -102,11 +102,11 @@ def left_out_outputs(predictor: ExactLinear, leave_out: LeaveOut) -> Tensor | No
     return None if found is None else found.mean
 
 
-def _left_out(predictor: ExactLinear, leave_out: LeaveOut) -> LeftOut | None:
+def _left_out(predictor: ExactLinear, leave_out: LeaveOut) -> LeaveOneOut | None:
     best = predictor.choice.best.posterior
     try:
         return best.left_out(leave_out.lots(best.of.classes))
-    except (DidNotConverge, Inconsistent):
+    except (DidNotConverge, InconsistentPosterior):
         return None
 
 
@@ -115,7 +115,7 @@ def exact_posterior(
     prior: Gaussian,
     given: Gaussian,
     head: str | None,
-    examples: Examples,
+    examples: TrainingSet,
     likelihood: Likelihood,
     leave_out: LeaveOut,
     options: Options,
@@ -131,8 +131,10 @@ def exact_posterior(
     if head is not None:
         point[head] = _directions(given, head, prior.mean[head])
     train = jacobian(model, resized(blocks, point), point, frames, examples.inputs)
-    kernel = PerOutput(frames) if head is None else Shared(frames, head)
-    linearised = Linearised(kernel, train, examples.targets, likelihood, examples.outputs, {} if head is None else None)
+    kernel = OutputKernel(frames) if head is None else SharedKernel(frames, head)
+    linearised = LinearisedNetwork(
+        kernel, train, examples.targets, likelihood, examples.outputs, {} if head is None else None
+    )
     link = options.link
     if isinstance(likelihood, GaussianNoise) and not likelihood.per_input:
         choice, likelihood = with_noise(linearised, options)
@@ -143,13 +145,13 @@ def exact_posterior(
     return ExactLinear(point, frames, choice, likelihood, link)
 
 
-def with_noise(linearised: Linearised, options: Options) -> tuple[Choice, GaussianNoise]:
+def with_noise(linearised: LinearisedNetwork, options: Options) -> tuple[StrengthChoice, GaussianNoise]:
     """A regression: strength and noise together, in closed form."""
     found = choose_noise(linearised.kernel, linearised.train, linearised.start(), linearised.targets, options.shares)
     likelihood = GaussianNoise(found.precision)
     posterior = replace(linearised, likelihood=likelihood).posterior(found.strength)
-    members = (Member(1.0, posterior, Calibration(), found.nll),)
-    return Choice(members, found.options, "loo", found.options), likelihood
+    members = (StrengthMember(1.0, posterior, Calibration(), found.nll),)
+    return StrengthChoice(members, found.options, "loo", found.options), likelihood
 
 
 def at_strength(problem: Problem, predictor: ExactLinear, strength: Strength) -> Gaussian:

@@ -15,7 +15,7 @@ from posterity.data import Data
 from posterity.data.leave_out import LeaveOut
 from posterity.errors import WrongChoice
 from posterity.gaussian import Gaussian
-from posterity.kernel import Inference, LeftOut, Link
+from posterity.kernel import Inference, LeaveOneOut, Link
 from posterity.kernel.latent import LINKS
 from posterity.kernel.stacking import stacked
 from posterity.laplace import History, Scales
@@ -141,7 +141,7 @@ def probs_of(stack: Stack, candidates: Sequence[Candidate]) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class FitParts:
     """All that a fit is made of, once there is a Gaussian over weights."""
 
     predictor: Predictor
@@ -168,7 +168,7 @@ def sets_scores(
     return None if values is None or not len(values) else LeftOutScores.of(values, leave_out.together)
 
 
-def deviations_of(left_out: LeftOut, likelihood: GaussianNoise, targets: Tensor, tau: float) -> Tensor | None:
+def deviations_of(left_out: LeaveOneOut, likelihood: GaussianNoise, targets: Tensor, tau: float) -> Tensor | None:
     """Of one number each: how many standard deviations targets are from what was said of them."""
     mean, own, noise = likelihood.predicted(left_out.mean, tau * left_out.covariance.diagonal(dim1=-2, dim2=-1))
     if mean.shape[1] != 1:

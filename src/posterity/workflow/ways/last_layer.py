@@ -11,37 +11,37 @@ from torch import Tensor, nn
 
 from posterity.algebra import Basis, DenseMatrix, JointEigen, Matrix, scaled_identity
 from posterity.checks import check_groups
-from posterity.curvature import EKFAC, Curvature, Dense, Exact, GaussianNoise, Likelihood
+from posterity.curvature import EKFAC, Curvature, Dense, ExactLabels, GaussianNoise, Likelihood
 from posterity.data import Data
 from posterity.data.batches import Workers, batches
 from posterity.data.hashes import Hashes, batch_hashes, gathered
 from posterity.data.leave_out import LeaveOut
 from posterity.data.provenance import Provenance, matrices_digest, past_of
-from posterity.errors import BadData, DidNotConverge, Inconsistent, NoData, UnsupportedLayer
+from posterity.errors import BadData, DidNotConverge, InconsistentPosterior, NoData, UnsupportedLayer
 from posterity.kernel import (
     BlockFrame,
     Calibration,
-    Choice,
     FunctionPosterior,
     Jacobian,
     Kernel,
-    LeftOut,
-    Linearised,
-    Member,
-    PerOutput,
-    Shared,
+    LeaveOneOut,
+    LinearisedNetwork,
+    OutputKernel,
+    SharedKernel,
     Strength,
+    StrengthChoice,
+    StrengthMember,
     calibrate,
 )
 from posterity.kernel.gradients import Rows
-from posterity.kernel.last_layer import InWeights, WeightsLatent, as_jacobian, features_of, gauss_newton
+from posterity.kernel.last_layer import WeightKernel, WeightsLatent, as_jacobian, features_of, gauss_newton
 from posterity.kernel.left_out import left_out_some
 from posterity.laplace import isotropic, update
 from posterity.novelty import Reference, set_aside, unchanged
 from posterity.predictive.exact import LastLayer
 from posterity.workflow.problem import Problem
 from posterity.workflow.ways.around_prior import judged_by, left_out_outputs, with_noise
-from posterity.workflow.ways.candidate import Made, Options, sets_scores
+from posterity.workflow.ways.candidate import FitParts, Options, sets_scores
 from posterity.workflow.ways.structured import by_heart
 
 STEPS_OF_TEN = tuple(range(-24, 25))
@@ -120,7 +120,7 @@ def read(model: nn.Module, head: str, data: Data, likelihood: Likelihood, batch_
     return Features(as_jacobian(head, torch.cat(features), torch.cat(outputs)), torch.cat(targets), seen)
 
 
-def last_layer(problem: Problem, options: Options) -> Made:
+def last_layer(problem: Problem, options: Options) -> FitParts:
     """The posterior of a last layer around its own mode, with strength, width and softness chosen by leave-one-out."""
     model, likelihood, precision = problem.model, problem.likelihood, options.precision
     ((head, block),) = problem.blocks.items()
@@ -132,11 +132,11 @@ def last_layer(problem: Problem, options: Options) -> Made:
     frames = {head: BlockFrame.of(scaled_identity(precision or 1.0, block.shape))}
     if problem.learns_noise:
         outputs = found.train.outputs.shape[1]
-        of = Linearised(PerOutput(frames), found.train, found.targets, GaussianNoise(), outputs, None)
+        of = LinearisedNetwork(OutputKernel(frames), found.train, found.targets, GaussianNoise(), outputs, None)
         choice, likelihood = with_noise(of, Options())
     else:
         leave_out = LeaveOut.of(found.targets, problem.groups)
-        search = _Search(frames, head, found, likelihood, held, leave_out, options)
+        search = _LayerSearch(frames, head, found, likelihood, held, leave_out, options)
         choice = search.only(precision) if precision is not None else search.best()
     best = choice.best.posterior
     strength = best.strength
@@ -155,7 +155,7 @@ def last_layer(problem: Problem, options: Options) -> Made:
         {head: matrix},
         best.latent.nll,
         len(found.targets),
-        Dense(Exact()) if isinstance(matrix, DenseMatrix) else EKFAC(Exact()),
+        Dense(ExactLabels()) if isinstance(matrix, DenseMatrix) else EKFAC(ExactLabels()),
         likelihood,
         past_of(model, weights, found.seen, beside=True).joined(found.seen),
         matrices_digest(weights),
@@ -166,7 +166,7 @@ def last_layer(problem: Problem, options: Options) -> Made:
     reference, scores = _reference(problem, options, predictor, likelihood), None
     if held is None and problem.examples is not None:
         scores = sets_scores(*judged_by(predictor, problem.leave_out), likelihood, problem.leave_out)
-    return Made(predictor, prior, posterior, curvature, reference=reference, left_out=scores)
+    return FitParts(predictor, prior, posterior, curvature, reference=reference, left_out=scores)
 
 
 def _reference(problem: Problem, options: Options, predictor: LastLayer, likelihood: Likelihood) -> Reference | None:
@@ -178,7 +178,7 @@ def _reference(problem: Problem, options: Options, predictor: LastLayer, likelih
     return unchanged(model, None, examples.whole, outputs, problem.leave_out, likelihood)
 
 
-class _Search:
+class _LayerSearch:
     """Strengths of the prior over a last layer, each scored by examples that its posterior has not seen."""
 
     def __init__(
@@ -195,26 +195,28 @@ class _Search:
         outputs, self.recipe = found.train.outputs.shape[1], options.recipe.last_layer
         # In whichever space is smaller.
         small = n <= self.recipe.in_function_space and n <= inputs * outputs
-        kernel: Kernel = Shared(frames, head) if small else InWeights(frames, head)
-        self.of = Linearised(kernel, found.train, found.targets, likelihood, outputs, None)
+        kernel: Kernel = SharedKernel(frames, head) if small else WeightKernel(frames, head)
+        self.of = LinearisedNetwork(kernel, found.train, found.targets, likelihood, outputs, None)
         self.validation, self.link = validation, options.link
         self.groups, self.folds, self.judged = leave_out.groups, leave_out.folds, leave_out.judged
         self.some: Tensor | None = None
         if not small and n > self.recipe.some and leave_out.groups is None:
             self.some = torch.randperm(n, generator=torch.Generator().manual_seed(0))[: self.recipe.some]
         self.norm = float(_rows(found, head).square().sum(-1).mean())
-        self.seen: dict[int, Member | None] = {}
+        self.seen: dict[int, StrengthMember | None] = {}
         self.widths = 1
         self.guess: Tensor | None = None
 
-    def only(self, precision: float) -> Choice:
+    def only(self, precision: float) -> StrengthChoice:
         """The width alone is to be chosen."""
         member = self._scored(precision)
         if member is None:
-            raise Inconsistent(f"a prior of precision {precision:g} cannot be fitted here: choose a larger one.")
-        return Choice((member,), self.widths, self._criterion)
+            raise InconsistentPosterior(
+                f"a prior of precision {precision:g} cannot be fitted here: choose a larger one."
+            )
+        return StrengthChoice((member,), self.widths, self._criterion)
 
-    def best(self) -> Choice:
+    def best(self) -> StrengthChoice:
         """From neighbour to neighbour on the grid of half powers of ten, beginning where outputs are of variance 30."""
         # Features without any size leave all strengths alike.
         middle = round(2 * math.log10(max(self.norm, 1e-12) / 30))
@@ -231,7 +233,7 @@ class _Search:
                 if not known:
                     # Too weak to be fitted: look further up.
                     if here + stride > high:
-                        raise Inconsistent("no strength of the prior can be fitted: look for bad features.")
+                        raise InconsistentPosterior("no strength of the prior can be fitted: look for bad features.")
                     here += stride
                     continue
                 scores = {k: member.nll + self._unlikely(k - middle) for k, member in known.items()}
@@ -242,7 +244,7 @@ class _Search:
         member = self._at(here)
         assert member is not None
         strengths = len(STEPS_OF_TEN)
-        return Choice((member,), strengths * self.widths, self._criterion, strengths)
+        return StrengthChoice((member,), strengths * self.widths, self._criterion, strengths)
 
     @property
     def _criterion(self) -> str:
@@ -258,27 +260,27 @@ class _Search:
             count = len(self.of.targets if self.some is None else self.some)
         return 0.5 * (steps / SPREAD) ** 2 / count
 
-    def _at(self, k: int) -> Member | None:
+    def _at(self, k: int) -> StrengthMember | None:
         if k not in self.seen:
             self.seen[k] = self._scored(10.0 ** (k / 2))
         return self.seen[k]
 
-    def _scored(self, precision: float) -> Member | None:
+    def _scored(self, precision: float) -> StrengthMember | None:
         try:
             posterior = self.of.posterior(Strength(0.0, float("inf"), precision), self.guess)
             if self._criterion == "fixed":
                 # One example a class: nothing can be left out, and the mode predicts.
-                return Member(1.0, posterior, Calibration(0.0), math.nan)
+                return StrengthMember(1.0, posterior, Calibration(0.0), math.nan)
             left_out, targets = self._left_out(posterior)
-        except (DidNotConverge, Inconsistent):
+        except (DidNotConverge, InconsistentPosterior):
             return None
         self.guess = posterior.latent.outputs
         calibration, nll, self.widths = calibrate(left_out, self.of.likelihood, targets, self.link)
-        return Member(1.0, posterior, calibration, nll)
+        return StrengthMember(1.0, posterior, calibration, nll)
 
-    def _left_out(self, posterior: FunctionPosterior) -> tuple[LeftOut, Tensor]:
+    def _left_out(self, posterior: FunctionPosterior) -> tuple[LeaveOneOut, Tensor]:
         if self.validation is not None:
-            return LeftOut(*posterior.moments(self.validation.train)), self.validation.targets
+            return LeaveOneOut(*posterior.moments(self.validation.train)), self.validation.targets
         if self.some is not None:
             left_out = left_out_some(posterior.latent, self.of.likelihood, self.of.targets, self.some)
             return left_out, self.of.targets[self.some]

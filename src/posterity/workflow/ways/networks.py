@@ -18,7 +18,7 @@ from posterity.data.batches import Batch
 from posterity.data.provenance import past_of, sign, together
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, LeftOut, outputs_at
+from posterity.kernel import Calibration, LeaveOneOut, outputs_at
 from posterity.kernel.stacking import temperature
 from posterity.laplace.prior import PriorPenalty
 from posterity.memory import require_memory
@@ -102,7 +102,7 @@ def averaged(
         unjudged = Calibration(0.0, recipe.unjudged)
         return AveragedNetworks(tuple(networks), unjudged, likelihood, options.link), outputs.new_zeros(0)
     outputs, targets = outputs[leave_out.judged], targets[leave_out.judged]
-    left_out = LeftOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1]))
+    left_out = LeaveOneOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1]))
     soft = temperature(
         outputs, likelihood, targets, None if leave_out.each is None else leave_out.each[leave_out.judged]
     )

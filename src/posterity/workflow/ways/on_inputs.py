@@ -8,15 +8,15 @@ from functools import partial
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.predictive.on_inputs import OnInputs
-from posterity.tables import Fitted, fit_linear, fit_process, fit_process_classes, fit_trees
+from posterity.predictive.on_inputs import InputModelPredictor
+from posterity.tables import TableFit, fit_linear, fit_process, fit_process_classes, fit_trees
 from posterity.workflow.problem import Problem
 from posterity.workflow.ways.candidate import Candidate, Options
 
-Fitting = Callable[[Float[Tensor, "n d"], Tensor, Tensor, int], Fitted]
+Fitting = Callable[[Float[Tensor, "n d"], Tensor, Tensor, int], TableFit]
 
 
-def _process(x: Tensor, y: Tensor, folds: Tensor, classes: int) -> Fitted:
+def _process(x: Tensor, y: Tensor, folds: Tensor, classes: int) -> TableFit:
     return fit_process_classes(x, y, folds, classes) if classes else fit_process(x, y, folds)
 
 
@@ -38,5 +38,5 @@ def on_inputs(way: str, problem: Problem, options: Options, network: Candidate) 
     found = FITTED[way](x, y, problem.leave_out.folds.cpu(), classes)
     judged = problem.leave_out.judged.cpu()
     moments = None if found.moments is None else found.moments[:, judged]
-    predictor = OnInputs(found.model, network.likelihood, options.link)
+    predictor = InputModelPredictor(found.model, network.likelihood, options.link)
     return Candidate(network.prior, network.likelihood, predictor, found.scores[judged].exp(), moments)

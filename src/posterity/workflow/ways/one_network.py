@@ -10,23 +10,23 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import find_blocks, named, read_blocks
-from posterity.checks import Admitted
+from posterity.checks import ValidatedData
 from posterity.curvature import GaussianNoise, Likelihood
 from posterity.data.batches import Workers
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.gaussian import Gaussian
 from posterity.kernel import (
     BlockFrame,
     Calibration,
-    Choice,
-    Linearised,
+    LinearisedNetwork,
     Link,
-    Member,
-    PerOutput,
+    OutputKernel,
+    StrengthChoice,
+    StrengthMember,
     calibrate,
     jacobian,
 )
-from posterity.kernel.linearised import AroundNetwork
+from posterity.kernel.linearised import NetworkCentred
 from posterity.laplace import History, train
 from posterity.laplace.run import split
 from posterity.novelty import set_aside, unchanged
@@ -86,11 +86,11 @@ def trained(problem: Problem, prior: Gaussian, options: Options, asked: dict[str
         "progress": options.progress,
         "groups": problem.groups,
     }
-    data = Admitted(problem.data)
+    data = ValidatedData(problem.data)
     return train(problem.model, data, prior, problem.likelihood, generator=options.generator, **settings | asked)
 
 
-def around_mode(problem: Problem, examples: Examples, likelihood: Likelihood, options: Options) -> ExactLinear:
+def around_mode(problem: Problem, examples: TrainingSet, likelihood: Likelihood, options: Options) -> ExactLinear:
     """The posterior of the network made linear where it was trained to, at the prior's own strength.
 
     Another strength has another mode, and features that were trained have seen every label: so only the width and the
@@ -103,29 +103,29 @@ def around_mode(problem: Problem, examples: Examples, likelihood: Likelihood, op
     posterior = linearised.posterior(None)
     left_out = posterior.left_out(problem.leave_out.groups)
     calibration, nll, size = calibrate(left_out, likelihood, examples.targets, options.link)
-    choice = Choice((Member(1.0, posterior, calibration, nll),), size, "loo")
+    choice = StrengthChoice((StrengthMember(1.0, posterior, calibration, nll),), size, "loo")
     return ExactLinear(point, frames, choice, likelihood, options.link)
 
 
 def around_network(
-    model: nn.Module, prior: Gaussian, examples: Examples, likelihood: Likelihood, link: Link = "probit"
+    model: nn.Module, prior: Gaussian, examples: TrainingSet, likelihood: Likelihood, link: Link = "probit"
 ) -> ExactLinear:
     """The posterior around the network's own outputs, with nothing chosen."""
     linearised, point, frames = _where_it_is(model, prior, examples, likelihood)
     found = linearised.posterior(None)
-    posterior = AroundNetwork(found.of, found.strength, found.latent)
-    choice = Choice((Member(1.0, posterior, Calibration(), math.nan),), 1, "bayes")
+    posterior = NetworkCentred(found.of, found.strength, found.latent)
+    choice = StrengthChoice((StrengthMember(1.0, posterior, Calibration(), math.nan),), 1, "bayes")
     return ExactLinear(point, frames, choice, likelihood, link)
 
 
 def _where_it_is(
-    model: nn.Module, prior: Gaussian, examples: Examples, likelihood: Likelihood
-) -> tuple[Linearised, dict[str, Tensor], dict[str, BlockFrame]]:
+    model: nn.Module, prior: Gaussian, examples: TrainingSet, likelihood: Likelihood
+) -> tuple[LinearisedNetwork, dict[str, Tensor], dict[str, BlockFrame]]:
     """The network made linear at its present weights, these weights, and the prior's frames."""
     blocks = find_blocks(model, named(prior.mean))
     frames = {name: BlockFrame.of(prior.precision[name]) for name in blocks}
     point = read_blocks(model, blocks)
     train = jacobian(model, blocks, point, frames, examples.inputs)
     shift = {name: frames[name].turned((prior.mean[name].to(point[name]) - point[name]).double()) for name in blocks}
-    linearised = Linearised(PerOutput(frames), train, examples.targets, likelihood, examples.outputs, shift)
+    linearised = LinearisedNetwork(OutputKernel(frames), train, examples.targets, likelihood, examples.outputs, shift)
     return linearised, point, frames

@@ -22,11 +22,11 @@ from posterity.blocks import Replica, evaluating, find_blocks, named, read_block
 from posterity.blocks.replicas import copied
 from posterity.curvature import GaussianNoise
 from posterity.data.batches import Batch
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.data.provenance import past_of, sign, together
 from posterity.errors import NotFinite
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, Choice, LeftOut, calibrate
+from posterity.kernel import Calibration, LeaveOneOut, StrengthChoice, calibrate
 from posterity.laplace import isotropic
 from posterity.novelty import of_folds
 from posterity.predictive.exact import AveragedNetworks, ExactLinear
@@ -95,7 +95,7 @@ def train_siblings(problem: Problem, recipe: SmallNetworks, progress: bool = Fal
     folds = torch.unique(problem.leave_out.folds, return_inverse=True)[1]
     lr = recipe.lr_of_many if problem.few is None else recipe.lr
     whole = replace(examples.whole, targets=examples.whole.targets.view(-1, examples.outputs))
-    copies = _Copies(problem.model, whole, folds, lr, recipe.at_once)
+    copies = _NetworkCopies(problem.model, whole, folds, lr, recipe.at_once)
     best, _ = copies.least(recipe.coarse, math.ceil(recipe.long / recipe.shorter), progress)
     strength, squared = copies.least([best * factor for factor in recipe.fine], recipe.long, progress)
     noise = GaussianNoise(likelihood.precision or 1 / max(squared, 1e-10))
@@ -115,7 +115,7 @@ def around_siblings(
     assert examples is not None
     assert isinstance(problem.likelihood, GaussianNoise)
     whole, targets = examples.whole, examples.targets
-    around = [around_network(model, prior, Examples([whole], targets, examples.outputs), siblings.noise, link)]
+    around = [around_network(model, prior, TrainingSet([whole], targets, examples.outputs), siblings.noise, link)]
     mean = torch.empty(len(targets), examples.outputs, dtype=torch.float64, device=targets.device)
     covariance = mean.new_empty(*mean.shape, examples.outputs)
     twin, network = copied(model), Replica(model)
@@ -127,7 +127,7 @@ def around_siblings(
             new = other.jacobian(network, [whole.rows(out)])
             mean[out], covariance[out] = other.choice.best.posterior.moments(new)
         around.append(replace(other, rows=kept))
-    left_out, candidates = LeftOut(mean, covariance), [siblings.noise]
+    left_out, candidates = LeaveOneOut(mean, covariance), [siblings.noise]
     if problem.likelihood.precision is None:
         candidates = [GaussianNoise(siblings.noise.value / factor) for factor in NOISES]
     scored = [(candidate, *calibrate(left_out, candidate, targets, link)) for candidate in candidates]
@@ -136,7 +136,7 @@ def around_siblings(
 
     def calibrated(one: ExactLinear) -> Predictor:
         member = replace(one.choice.best, calibration=calibration, nll=nll, log_probs=log_probs)
-        choice = Choice((member,), widths * len(candidates), "loo", len(PRECISIONS))
+        choice = StrengthChoice((member,), widths * len(candidates), "loo", len(PRECISIONS))
         return replace(one, choice=choice, likelihood=noise)
 
     variance = calibration.tau * covariance.diagonal(dim1=1, dim2=2) + 1 / noise.value
@@ -174,7 +174,7 @@ def averaged_siblings(
     return stack, torch.stack([left_out, torch.full_like(left_out, squared)])[:, problem.leave_out.judged, 0]
 
 
-class _Copies:
+class _NetworkCopies:
     """Copies of a network for each strength: one that sees all examples, and one without each fold."""
 
     def __init__(self, model: nn.Module, whole: Batch, folds: Int[Tensor, " n"], lr: float, at_once: int) -> None:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import Replica, evaluating, find_blocks, named, read_blocks
-from posterity.checks import Admitted
+from posterity.checks import ValidatedData
 from posterity.curvature import EKFAC, Categorical, GaussianNoise, Likelihood, estimate
 from posterity.data import Data
 from posterity.data.batches import Batch, batches
-from posterity.errors import BadData, Memorised, NotTrained
+from posterity.errors import BadData, Memorisation, NotTrained
 from posterity.gaussian import Gaussian
-from posterity.kernel import Calibration, LeftOut, Link, calibrate, residual_noise
+from posterity.kernel import Calibration, LeaveOneOut, Link, calibrate, residual_noise
 from posterity.kernel.choose import TAUS
 from posterity.kernel.left_out import without_themselves
 from posterity.kernel.stacking import temperature
@@ -26,10 +26,10 @@ from posterity.laplace.polish import levels_to_the_user
 from posterity.novelty import set_aside
 from posterity.predictive.exact import AveragedNetworks
 from posterity.predictive.linearised import StructuredGaussian, output_moments, require_room
-from posterity.predictive.predictor import Predictor
+from posterity.predictive.predictor import Predictor, Stack
 from posterity.predictive.sets import LeftOutScores
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.candidate import Candidate, Made, Options, deviations_of, probs_of, stack
+from posterity.workflow.ways.candidate import Candidate, FitParts, Options, deviations_of, probs_of, stack
 
 log = logging.getLogger("posterity")
 
@@ -41,10 +41,12 @@ know them by heart."""
 VALIDATED = 1.5
 """The spread of what is believed of a logarithmic temperature where validation examples choose it: hardly anything."""
 SPARED = 0.05
-"""Nats that a posterior may cost a training example where nothing else tells how wide to be (benchmarks/memorised.py)."""
+"""Nats that a posterior may cost a training example where nothing else tells how wide to be (study memorised)."""
+PROMISED = 0.02
+"""Nats that a posterior of one layer costs an example at most, any example, where nothing else tells how wide to be."""
 
 
-def structured(problem: Problem, options: Options) -> Made:
+def structured(problem: Problem, options: Options) -> FitParts:
     """A trained network as it is, with curvature at its training data around it.
 
     The prior's precision is the one of greatest evidence unless it is given.
@@ -56,7 +58,7 @@ def structured(problem: Problem, options: Options) -> Made:
     _check_trained(problem, likelihood)
     curvature = estimate(
         model,
-        Admitted(problem.again),
+        ValidatedData(problem.again),
         options.estimator or EKFAC(),
         likelihood,
         blocks=blocks,
@@ -76,7 +78,7 @@ def structured(problem: Problem, options: Options) -> Made:
     data, held, size = problem.again, options.validation, problem.batch_size
     predictor, scores = predictive(model, found, likelihood, data, held, options, size)
     reference = set_aside(model, data, held, likelihood, size)
-    return Made(predictor, prior, found, curvature, reference=reference, left_out=scores)
+    return FitParts(predictor, prior, found, curvature, reference=reference, left_out=scores)
 
 
 @torch.no_grad()
@@ -128,12 +130,26 @@ def predictive(
     """The predictive of a Gaussian around a network, as wide and as soft as held-out examples say, else training examples.
 
     Held-out classes also judge the network as it is, with a temperature: the simpler of two candidates, which weighs more
-    until they speak for the other. With the scores of held-out examples, for sets and intervals.
+    until they speak for the other. With the scores of held-out examples, for sets and intervals. Without them, and where the
+    network has memorised its examples, a posterior of one layer is mixed into the network's prediction as it is, which weighs
+    exp(−`PROMISED`): no input is predicted worse than by the network by more than that.
     """
     link = options.link
     if held is None:
-        calibration = _by_training_data(model, gaussian, likelihood, data, link, batch_size)
-        return StructuredGaussian(gaussian, calibration, likelihood, link), None
+        calibration, unsure = _by_training_data(model, gaussian, likelihood, data, link, batch_size)
+        own = StructuredGaussian(gaussian, calibration, likelihood, link)
+        if not unsure:
+            return own, None
+        if isinstance(likelihood, GaussianNoise):
+            _warn("The network's own prediction is used")
+            return own, None
+        if len(gaussian.mean) > 1:
+            _warn("The widest posterior that still explains them is used")
+            return own, None
+        share, alone = math.exp(-PROMISED), _as_trained(model, gaussian, Calibration(0.0), likelihood, link)
+        _warn(f"The network's own prediction weighs {share:.0%}, and the posterior's the rest")
+        said = f"structured {1 - share:.2f}, as trained {share:.2f}"
+        return Stack(((1 - share, replace(own, calibration=Calibration())), (share, alone)), said), None
     found = _predicted(model, gaussian, likelihood, held, batch_size)
     if found is None:
         return StructuredGaussian(gaussian, Calibration(), likelihood, link), None
@@ -144,10 +160,7 @@ def predictive(
         values = deviations_of(outputs, likelihood, targets, wide.tau)
         return own, None if values is None else LeftOutScores.of(values)
     soft = Calibration(0.0, temperature(outputs.mean, likelihood, targets, spread=VALIDATED))
-    network = {
-        name: matrix.detach() for name, matrix in read_blocks(model, find_blocks(model, named(gaussian.mean))).items()
-    }
-    alone = AveragedNetworks(((1.0, network),), soft, likelihood, link)
+    alone = _as_trained(model, gaussian, soft, likelihood, link)
     candidates = [
         Candidate(gaussian, likelihood, predictor, outputs.log_probs(likelihood, targets, c, link).exp())
         for predictor, c in ((own, wide), (alone, soft))
@@ -156,25 +169,36 @@ def predictive(
     return found_stack, LeftOutScores.of(1 - probs_of(found_stack, candidates))
 
 
+def _as_trained(
+    model: nn.Module, gaussian: Gaussian, calibration: Calibration, likelihood: Likelihood, link: Link
+) -> AveragedNetworks:
+    """The network as it is."""
+    blocks = find_blocks(model, named(gaussian.mean))
+    network = {name: matrix.detach() for name, matrix in read_blocks(model, blocks).items()}
+    return AveragedNetworks(((1.0, network),), calibration, likelihood, link)
+
+
 def _by_training_data(
     model: nn.Module, gaussian: Gaussian, likelihood: Likelihood, data: Data, link: Link, batch_size: int
-) -> Calibration:
-    """Width and softness by leave-one-out on some training examples."""
+) -> tuple[Calibration, bool]:
+    """Width and softness by leave-one-out on some training examples, and whether these are memorised and cannot tell."""
     found_at = _predicted(model, gaussian, likelihood, data, batch_size, LOOKED_AT)
     if found_at is None:
-        return Calibration()
+        return Calibration(), False
     left_out, answers = found_at
     share = _believable(left_out, likelihood)
     found = Calibration(0.0, 1.0)
     if share:
-        narrow = LeftOut(left_out.mean, share * left_out.covariance)
+        narrow = LeaveOneOut(left_out.mean, share * left_out.covariance)
         found = calibrate(without_themselves(narrow, likelihood, answers), likelihood, answers, link)[0]
         found = Calibration(share * found.tau, found.temperature)
     if found.temperature == 1 and by_heart(left_out.mean, likelihood, answers):
-        found = replace(found, tau=_undecided(left_out, likelihood, answers, link, found.tau))
+        widest = _widest(left_out, likelihood, answers, link)
+        if found.tau <= widest:
+            return replace(found, tau=widest), True
     elif not found.tau and found.temperature == 1:
         log.warning("predictions are the network's own: the training data gives no reason for other ones.")
-    return found
+    return found, False
 
 
 def _predicted(
@@ -184,7 +208,7 @@ def _predicted(
     data: Data,
     batch_size: int,
     most: float = math.inf,
-) -> tuple[LeftOut, Tensor] | None:
+) -> tuple[LeaveOneOut, Tensor] | None:
     """Normal outputs of examples, and targets; None if outputs have positions, or there is no example."""
     means: list[Tensor] = []
     covariances, targets = [], []
@@ -203,7 +227,7 @@ def _predicted(
             break
     if not means:
         return None
-    return LeftOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
+    return LeaveOneOut(torch.cat(means), torch.cat(covariances)), torch.cat(targets)
 
 
 def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:
@@ -215,27 +239,25 @@ def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:
     return float(likelihood.nll(outputs, targets)) < MEMORISED * targets.numel()
 
 
-def _undecided(seen: LeftOut, likelihood: Likelihood, targets: Tensor, link: Link, tau: float) -> float:
-    """A width where the training data asks for none but `tau`, with a warning that it cannot know."""
-    widest, used = 0.0, "The network's own prediction"
-    if not isinstance(likelihood, GaussianNoise):
-        # They cannot tell what is too narrow. They can tell what is too wide.
-        most = seen.nll(likelihood, targets, Calibration(0.0), link) + SPARED
-        widest = max(t for t in TAUS if not t or seen.nll(likelihood, targets, Calibration(t), link) <= most)
-        used = "The widest posterior that still explains them"
-    if tau > widest:
-        return tau
+def _widest(seen: LeaveOneOut, likelihood: Likelihood, targets: Tensor, link: Link) -> float:
+    """The greatest width that still explains the training targets: they cannot tell what is too narrow, but what is too wide."""
+    if isinstance(likelihood, GaussianNoise):
+        return 0.0
+    most = seen.nll(likelihood, targets, Calibration(0.0), link) + SPARED
+    return max(t for t in TAUS if not t or seen.nll(likelihood, targets, Calibration(t), link) <= most)
+
+
+def _warn(used: str) -> None:
     warnings.warn(
         "the network fits its training examples as if it had memorised them, and they cannot tell how sure it should be of "
-        f"others. {used} is used. Give examples that were not trained on, pt.posterior(..., validation=(x, y)), or train "
+        f"others. {used}. Give examples that were not trained on, pt.posterior(..., validation=(x, y)), or train "
         "with pt.learn, which holds a part out.",
-        Memorised,
+        Memorisation,
         stacklevel=levels_to_the_user(),
     )
-    return widest
 
 
-def _believable(seen: LeftOut, likelihood: Likelihood) -> float:
+def _believable(seen: LeaveOneOut, likelihood: Likelihood) -> float:
     """How much of a posterior's covariance to believe, for its own examples to be left out of it.
 
     With S the covariance of an example's outputs and H its curvature, a posterior that has seen the example has HS < 1.

@@ -14,7 +14,7 @@ from posterity.blocks import Replica
 from posterity.blocks.replicas import copied
 from posterity.heads import classify
 from posterity.heads.views import Axes
-from posterity.kernel import Calibration, LeftOut, outputs_at
+from posterity.kernel import Calibration, LeaveOneOut, outputs_at
 from posterity.kernel.stacking import temperature
 from posterity.predictive.exact import AveragedNetworks
 from posterity.predictive.on_features import HeadOnFeatures, features_at
@@ -29,7 +29,7 @@ def prior_alone(problem: Problem, options: Options) -> Candidate:
     network, judged = Replica(copied(problem.model).eval()), problem.leave_out.judged
     outputs = outputs_at(network.module, network.blocks(point), point, examples.whole).double()
     soft = Calibration(0.0, temperature(outputs, likelihood, examples.targets, problem.leave_out.each))
-    certain = LeftOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1])).part(judged)
+    certain = LeaveOneOut(outputs, outputs.new_zeros(*outputs.shape, outputs.shape[1])).part(judged)
     log_probs = certain.log_probs(likelihood, examples.targets[judged], soft, options.link)
     predictor = AveragedNetworks(((1.0, point),), soft, likelihood, options.link)
     return Candidate(problem.prior, likelihood, predictor, log_probs.exp())

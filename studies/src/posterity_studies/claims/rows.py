@@ -84,7 +84,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Figure 2b",
-        "accuracy in % with 10 images per class, γ = τ = 1e-5: learned / isotropic at the mean / at zero",
+        "accuracy in % with 10 images per class, γ = τ = 1e-5: learned / isotropic around the source weights / at zero",
         "small-data",
         f.paper_at_ten,
         lambda records: f"one pair, jitter 10 % {f.at_ten(records, PAIR)}; exact sum {f.at_ten(records, EXACT)}",
@@ -92,7 +92,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Figure 2b",
-        "times fewer images than isotropic at the mean, for 50, 80 and 90 %",
+        "times fewer images than isotropic around the source weights, for 50, 80 and 90 %",
         "small-data",
         f.paper_times,
         lambda records: f"one pair, jitter 10 %: {f.times_fewer(records, PAIR)}",
@@ -146,7 +146,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Table 1, at LeNet scale",
-        "the same, ahead of isotropic at the mean, by stream",
+        "the same, ahead of isotropic around the source weights, by stream",
         "continual-small",
         here=f.small_stream_leads,
     ),
@@ -182,7 +182,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "Figure 7",
-        "over 8 γ and 5 τ: panels where the learned prior needs fewer images for 80 % than isotropic at the mean",
+        "over 8 γ and 5 τ: panels where the learned prior needs fewer images for 80 % than isotropic around the source weights",
         "small-data",
         f.paper_panels,
         f.panels,

@@ -17,7 +17,7 @@ from posterity_studies.shared.watch import Meeting
 
 METHODS = {
     "learned": "learned prior",
-    "isotropic": "isotropic at the mean",
+    "isotropic": "isotropic around the source weights",
     "ensemble": "ensemble of five",
     "tuned": "plain fine-tuning",
     "none": "no adaptation",
@@ -101,7 +101,7 @@ def from_scratch(meeting: Meeting, seconds: int, steps: Sequence[int] = STEPS) -
 
 
 @dataclass(frozen=True)
-class _Copies:
+class _NetworkCopies:
     """Copies of a network that are trained side by side, each on windows of its own.
 
     With so few windows most of the time goes into starting operations: four copies at once cost less than half of four.
@@ -111,7 +111,7 @@ class _Copies:
     weights: dict[str, Tensor]
 
     @classmethod
-    def of(cls, start: nn.Module, count: int) -> _Copies:
+    def of(cls, start: nn.Module, count: int) -> _NetworkCopies:
         weights = {name: p.detach().repeat(count, *[1] * p.ndim) for name, p in start.named_parameters()}
         return cls(start, {name: w.requires_grad_() for name, w in weights.items()})
 
@@ -125,9 +125,9 @@ class _Copies:
         return model
 
 
-def _training(start: nn.Module, x: Tensor, y: Tensor, steps: Sequence[int], rate: float) -> Iterator[_Copies]:
+def _training(start: nn.Module, x: Tensor, y: Tensor, steps: Sequence[int], rate: float) -> Iterator[_NetworkCopies]:
     """A copy of the network for each set of windows, after each number of steps on all of its windows at once."""
-    copies = _Copies.of(start, len(x))
+    copies = _NetworkCopies.of(start, len(x))
     # Adam goes weight by weight, and each copy has a loss of its own: none touches another.
     optimiser = torch.optim.Adam(copies.weights.values(), lr=rate, fused=True)
     done = 0

@@ -169,8 +169,9 @@ def _table(records: Sequence[Record]) -> str:
         f"With {min(windows)} to {max(windows)} windows a wearer, a recogniser with the learned prior's confidences that "
         f"is calibrated <em>perfectly</em> would show an ECE of {chance} by chance. {escape(on_calibration(records))}</p>"
         f"<div class=twocol>{''.join(made)}</div>"
-        "<p>“Isotropic at the mean” is the closest rival: the same network, the same way of adapting, the same leave-one-out, "
-        "but a prior that holds all weights equally firmly. What the <em>learned</em> part adds is the difference to it: "
+        "<p>“Isotropic around the source weights” is the closest rival: the same network, the same way of adapting, the same "
+        "leave-one-out, but a prior that holds all weights equally firmly. What the <em>learned</em> part adds is "
+        "the difference to it: "
         f"{signed(iso)} in NLL with {seconds(records)[-1]} seconds (paired by wearer).</p>"
     )
 

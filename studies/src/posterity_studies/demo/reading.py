@@ -16,7 +16,7 @@ MEASURES = {"nll": "NLL", "accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC 
 HIGHER_IS_BETTER = {"accuracy", "auroc"}
 
 
-class Published(NamedTuple):
+class PublishedAccuracy(NamedTuple):
     """Accuracy in % of the best recogniser that Burns et al. report, on wearers it knows and on others."""
 
     wearers: int
@@ -24,7 +24,7 @@ class Published(NamedTuple):
     unseen: float
 
 
-PUBLISHED = (Published(10, 99.6, 87.3), Published(20, 99.4, 88.9))
+PUBLISHED = (PublishedAccuracy(10, 99.6, 87.3), PublishedAccuracy(20, 99.4, 88.9))
 """arXiv 1802.01489, first version (these ten wearers) and second; seven exercises, other networks and windows."""
 
 
@@ -196,7 +196,7 @@ def on_published(records: Sequence[Record]) -> str:
     )
 
 
-def share(accuracy: float, published: Published) -> float:
+def share(accuracy: float, published: PublishedAccuracy) -> float:
     """Of the published gap, in %."""
     return 100 * (accuracy - published.unseen) / (published.known - published.unseen)
 

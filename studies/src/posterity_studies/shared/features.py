@@ -24,7 +24,7 @@ CHUNK = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Frozen:
+class FrozenNetwork:
     """A network whose features are kept, with the name they are kept under."""
 
     name: str
@@ -39,7 +39,9 @@ def weights_name(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]
 
 
-def features(frozen: Frozen, gallery: Gallery, size: int, folder: Path = FOLDER, skip_bad: bool = False) -> Tensor:
+def features(
+    frozen: FrozenNetwork, gallery: Gallery, size: int, folder: Path = FOLDER, skip_bad: bool = False
+) -> Tensor:
     """A row of features (float32) for each picture of the gallery, in its order.
 
     Every chunk is a file of its own, written in one step, so that a killed run goes on where it stopped. Pictures that cannot

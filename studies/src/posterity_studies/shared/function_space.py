@@ -11,7 +11,7 @@ import posterity as pt
 from posterity.blocks import Replica
 from posterity.curvature import Categorical
 from posterity.data.batches import batches, input_batches
-from posterity.data.examples import Examples
+from posterity.data.examples import TrainingSet
 from posterity.data.leave_out import LeaveOut
 from posterity.kernel import Calibration
 from posterity.laplace import fitted
@@ -36,7 +36,7 @@ def function_space(model: nn.Module, learned: pt.Gaussian, data: Pair, share: fl
     likelihood = Categorical()
     prior = fitted(learned, model, new_head=True)
     inputs = list(batches(data, AT_ONCE))
-    examples = Examples(inputs, data[1].long(), len(prior.mean[HEAD]))
+    examples = TrainingSet(inputs, data[1].long(), len(prior.mean[HEAD]))
     options = Options(shares=(share,), head_alone=False)
     return exact_posterior(model, prior, learned, HEAD, examples, likelihood, LeaveOut.of(examples.targets), options)
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from posterity.idx import folder_of
-from posterity_studies.shared.features import Frozen, weights_name
+from posterity_studies.shared.features import FrozenNetwork, weights_name
 from posterity_studies.shared.resnet import ResNet, imagenet_resnet50, normalised
 
 POPULATION = 1_281_167
 """Pictures of ImageNet's training set: what a prior learned from a sample of them stands for."""
 
 
-def pooled(root: Path | None = None) -> Frozen:
+def pooled(root: Path | None = None) -> FrozenNetwork:
     """2,048 numbers a picture: the last stage's maps, averaged over positions."""
     return _frozen("pooled", lambda net, x: net.avgpool(net.after_stage(net.stem(x), 0)).flatten(1), root)
 
@@ -26,7 +26,7 @@ def encoder() -> nn.Module:
     return pooled().network()
 
 
-def third_stage(root: Path | None = None) -> Frozen:
+def third_stage(root: Path | None = None) -> FrozenNetwork:
     """Maps of 1,024 channels: what the last stage sees."""
 
     def maps(net: ResNet, x: Tensor) -> Tensor:
@@ -38,9 +38,9 @@ def third_stage(root: Path | None = None) -> Frozen:
     return _frozen("layer3", maps, root)
 
 
-def _frozen(kind: str, of: Callable[[ResNet, Tensor], Tensor], root: Path | None) -> Frozen:
+def _frozen(kind: str, of: Callable[[ResNet, Tensor], Tensor], root: Path | None) -> FrozenNetwork:
     path = folder_of("resnet50_imagenet", root) / "resnet50_imagenet_fp16.npz"
-    return Frozen(f"resnet50-{kind}-{weights_name(path)}", lambda: _Part(imagenet_resnet50(root=root), of))
+    return FrozenNetwork(f"resnet50-{kind}-{weights_name(path)}", lambda: _Part(imagenet_resnet50(root=root), of))
 
 
 class _Part(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from posterity.laplace import Scales
-from posterity.pacbayes import Landscape, Tuned, catoni_best, mcallester
+from posterity.pacbayes import Landscape, TunedScales, catoni_best, mcallester
 
 BoundName = Literal["catoni", "mcallester"]
 ScaleName = Literal["alpha", "beta", "temperature"]
@@ -37,7 +37,7 @@ class PerLayer:
 
 def per_layer(
     landscape: Landscape, bound: BoundName = "catoni", delta: float = 0.1, search: PerLayer | None = None
-) -> Tuned:
+) -> TunedScales:
     """The published way, from a landscape. Never better than `one_number`."""
     search = search or PerLayer()
     names = list(landscape.spectra)
@@ -61,7 +61,7 @@ def per_layer(
     scales = Scales(alpha, beta, tau, landscape.provenance)
     found_aer, found_kl = landscape.aer(scales), landscape.kl(scales)
     value = mcallester if bound == "mcallester" else lambda *given: catoni_best(*given)[0]
-    return Tuned(scales, value(found_aer, found_kl, landscape.count, delta), found_aer, found_kl)
+    return TunedScales(scales, value(found_aer, found_kl, landscape.count, delta), found_aer, found_kl)
 
 
 def _differentiable(landscape: Landscape, logs: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from posterity_studies.shared.networks import fresh, with_fast_pooling
 from posterity_studies.shared.sources import source_curvature
 from posterity_studies.shared.tasks import Pair
 
-PRIORS = {"learned": "learned", "mean": "isotropic at the mean", "zero": "isotropic at zero"}
+PRIORS = {"learned": "learned", "mean": "isotropic around the source weights", "zero": "isotropic at zero"}
 COLOURS = {"learned": "#0072b2", "mean": "#d55e00", "zero": "#009e73"}
 STEPS = 200
 STRENGTHS = [(a, g) for a in (0.001, 0.01, 0.1, 1.0) for g in (30.0, 100.0, 300.0, 1000.0)]

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import Floored, JointEigen, Matrix, as_floored, scaled_identity
+from posterity.algebra import FlooredMatrix, JointEigen, Matrix, as_floored, scaled_identity
 from posterity.blocks import find_blocks, named
 from posterity.curvature import Categorical, Likelihood
 from posterity.data import Data
 from posterity.data.provenance import Provenance
 from posterity.errors import NotExact
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.optimise import Descent, Free, moved
+from posterity.pacbayes.optimise import Descent, FreeBlock, moved
 
 FACTORS = tuple(4.0**k for k in range(-4, 5))
 """What a layer's share and floor may be multiplied by: the grid of a certificate that was declared in advance."""
@@ -28,7 +28,7 @@ SETTLED = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Optimised:
+class OptimisedPosterior:
     """A posterior of small bound, and the prior that it is certified with."""
 
     posterior: Gaussian
@@ -53,7 +53,7 @@ def optimise_strengths(
     batch_size: int = 256,
     generator: torch.Generator | None = None,
     progress: bool = True,
-) -> Optimised:
+) -> OptimisedPosterior:
     """The posterior and each layer's strength of the prior, both for the least klinv bound.
 
     A layer's prior is share · curvature + floor · identity. Both numbers are learned with the posterior for half of the epochs,
@@ -75,7 +75,7 @@ def optimise_strengths(
         generator: of the order of the examples and of the draws.
         progress: whether to show a bar.
     Returns:
-        An `Optimised`: posterior, prior, and the factors of every block.
+        An `OptimisedPosterior`: posterior, prior, and the factors of every block.
     Raises:
         NotExact: if the prior of a block is not a curvature in an orthogonal eigenframe plus a floor.
 
@@ -105,10 +105,10 @@ def optimise_strengths(
     precision = {name: block.at(*chosen[name]) for name, block in free.items()}
     past = prior.provenance.chose("each layer's strength", options=len(grid) ** (2 * len(free)), by=seen)
     after = replace(prior, precision=precision, card=replace(prior.card, provenance=past))
-    return Optimised(moved(posterior, free, prior.provenance.joined(seen)), after, chosen)
+    return OptimisedPosterior(moved(posterior, free, prior.provenance.joined(seen)), after, chosen)
 
 
-class _Adjustable(Free):
+class _Adjustable(FreeBlock):
     """One block with a prior of two free numbers."""
 
     def __init__(self, posterior: Gaussian, prior: Gaussian, name: str, like: Tensor) -> None:
@@ -151,4 +151,4 @@ class _Adjustable(Free):
         self.logs.grad = None
 
     def at(self, share: float, floor: float) -> Matrix:
-        return Floored(self.family.diagonalised, self.family.share * share, self.family.floor * floor)
+        return FlooredMatrix(self.family.diagonalised, self.family.share * share, self.family.floor * floor)

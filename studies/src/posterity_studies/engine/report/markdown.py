@@ -22,9 +22,11 @@ def markdown(study: Study, preset: Preset, records: Sequence[Record]) -> str:
         parts.append(f"The paper's {study.paper}. {study.data}.")
     elif study.data:
         parts.append(f"{study.data}.")
-    minutes = sum(r.seconds for r in records) / 60
+    seconds = sum(r.seconds for r in records)
+    minutes = max(round(seconds / 60), 1)
+    took = f", {minutes} minute{'s' * (minutes > 1)} on one core" if seconds else ""
     parts.append(
-        f"    posterity study run {study.id} --preset {preset}   # {len(records)} cells, {minutes:.0f} minutes on one core\n"
+        f"    posterity study run {study.id} --preset {preset}   # {len(records)} cells{took}\n"
         f"    posterity study show {study.id}"
     )
     made = [_table(table) for table in study.tables(records)]

@@ -1,6 +1,6 @@
 """Continual learners that Bayesian progressive networks are compared with, and how all of them are judged."""
 
-from posterity_studies.shared.continual.joint import Joint
+from posterity_studies.shared.continual.joint import JointNetwork
 from posterity_studies.shared.continual.learner import Learner
 from posterity_studies.shared.continual.metrics import Continual, Judgement, follow, judge
 from posterity_studies.shared.continual.one_network import EWC, FineTuning, OneNetwork, OnlineLaplace
@@ -11,7 +11,7 @@ __all__ = [
     "PNN",
     "Continual",
     "FineTuning",
-    "Joint",
+    "JointNetwork",
     "Judgement",
     "Learner",
     "OneNetwork",

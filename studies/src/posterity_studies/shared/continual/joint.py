@@ -23,7 +23,7 @@ NEVER = -1e9
 """The logit of a class that another task's head has."""
 
 
-class Joint(HeadLearner):
+class JointNetwork(HeadLearner):
     """One network with a head for each task, trained from scratch on the data of all tasks so far whenever one comes.
 
     No continual learner: it keeps all data. `precision` is that of an isotropic prior around zero, next to the summed NLL.

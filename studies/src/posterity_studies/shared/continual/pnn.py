@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from posterity.curvature import Likelihood
 from posterity.laplace import History, isotropic
-from posterity.laplace.run import Source
+from posterity.laplace.run import BatchSource
 from posterity.predictive import Prediction
 from posterity.progressive import Architecture, Column, Network, Task
 from posterity.progressive.bpnn import seed_of
@@ -21,7 +21,7 @@ from posterity_studies.shared.continual.learner import Rival, plain_prediction
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedTask:
     """A task that was learned: its column, and how training went."""
 
     task: str
@@ -51,7 +51,7 @@ class PNN(Rival):
         >>> pnn.predict(x, task="apple").labels
     """
 
-    learned: tuple[Trained, ...] = ()
+    learned: tuple[TrainedTask, ...] = ()
 
     def __init__(
         self,
@@ -87,16 +87,16 @@ class PNN(Rival):
         columns = [entry.column for entry in self.learned[: self._number(task) + 1]]
         return Network(columns, self.architecture.laterals, backbone=self.backbone).eval()
 
-    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
+    def learn(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> TrainedTask:
         entry = self.draft(task, generator=generator, progress=progress)
         self.adopt(entry)
         return entry
 
-    def adopt(self, entry: Trained) -> None:
+    def adopt(self, entry: TrainedTask) -> None:
         """Add a column that `draft` made."""
         self.learned = (*self.learned, entry)
 
-    def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> Trained:
+    def draft(self, task: Task, *, generator: torch.Generator | None = None, progress: bool = True) -> TrainedTask:
         self._accept(task)
         earlier = [entry.column for entry in self.learned]
         seed = seed_of(self.seed, len(earlier), generator)
@@ -105,12 +105,12 @@ class PNN(Rival):
         prior = None
         if self.weight_decay:
             # λ on a mean loss is a precision of λ·N beside the summed one.
-            prior = isotropic(network, self.weight_decay * Source(task.train, 1024, None).count)
+            prior = isotropic(network, self.weight_decay * BatchSource(task.train, 1024, None).count)
         options = {"validation": task.validation, "progress": progress} | self.training
         head = own_block(len(earlier), self.architecture.head)
         history = train_column(network, task, prior, self.memory_limit, seed, options, head)
         network.eval()
-        return Trained(task.name, task.likelihood, column, history)
+        return TrainedTask(task.name, task.likelihood, column, history)
 
     def predict(
         self, x: Tensor | Mapping[str, Any], task: str, *, generator: torch.Generator | None = None

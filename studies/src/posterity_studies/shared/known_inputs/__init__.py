@@ -1,6 +1,6 @@
 """Tasks with known inputs, new inputs of the same kind, and inputs of another kind, as a network sees them."""
 
-from posterity_studies.shared.known_inputs.problems import Problem, Seen
+from posterity_studies.shared.known_inputs.problems import LayerInputs, Problem
 from posterity_studies.shared.known_inputs.settings import SETTINGS, Setting, problem
 
-__all__ = ["SETTINGS", "Problem", "Seen", "Setting", "problem"]
+__all__ = ["SETTINGS", "LayerInputs", "Problem", "Setting", "problem"]

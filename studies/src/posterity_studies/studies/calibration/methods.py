@@ -131,6 +131,6 @@ METHODS = {
     "l2sp": Method("L2-SP fine-tuning", _l2sp, MEAN, SOFT, 3),
     "last layer": Method("last-layer Laplace", _laplace("mean", "11"), MEAN, TAUS, 3),
     "zero": Method("Laplace, isotropic at zero", _laplace("zero"), ZERO, TAUS, 3),
-    "mean": Method("Laplace, isotropic at the mean", _laplace("mean"), MEAN, TAUS, 3),
+    "mean": Method("Laplace, isotropic around the source weights", _laplace("mean"), MEAN, TAUS, 3),
     "learned": Method("Laplace, learned prior", _laplace("learned"), LEARNED, TAUS, 3),
 }

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import Matrix
 from posterity.blocks import find_blocks, write_blocks
-from posterity.curvature import KFAC, KFOC, Sampled
+from posterity.curvature import KFAC, KFOC, SampledLabels
 from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
 from posterity.laplace import isotropic, train
@@ -95,7 +95,7 @@ def _split(arguments: Arguments, generator: torch.Generator) -> Values:
         temperatures=(arguments["temperature"],),
         generator=generator,
         progress=False,
-        estimator=KFAC(labels=Sampled(1)) if arguments.get("estimator") == "kfac" else KFOC(),
+        estimator=KFAC(labels=SampledLabels(1)) if arguments.get("estimator") == "kfac" else KFOC(),
         training={
             "epochs": arguments["epochs"],
             "lr": arguments["lr"],

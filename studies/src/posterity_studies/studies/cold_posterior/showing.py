@@ -84,7 +84,13 @@ def _over_gamma(records: Sequence[Record]) -> list[Table]:
             theirs = [paper_curve(gamma, kind).get(tau) for kind in PRIORS]
             rows.append([*row, " ".join("–" if p is None else f"{p:.0f}" for p in theirs)])
     columns = ["τ", "γ", *(TREATMENTS[treatment] for treatment in treatments(here)), "the paper"]
-    return [Table("Accuracy in % of learned, isotropic at the mean, isotropic at zero, all images", columns, rows)]
+    return [
+        Table(
+            "Accuracy in % of learned, isotropic around the source weights, isotropic at zero, all images",
+            columns,
+            rows,
+        )
+    ]
 
 
 def draw(records: Sequence[Record]) -> Figure:

@@ -92,7 +92,7 @@ def _around_the_mode(
     # In eigenvectors that are there already, the same for both priors: nothing is decomposed again.
     first = prior_of(kind, learned, model, arguments["gammas"][0])
     options: dict[str, Any] = {"blocks": named(first.mean), "batch_size": EACH, "progress": False}
-    curvature = estimate(model, train_set, pt.curvature.InFrame.of(first), generator=generator, **options)
+    curvature = estimate(model, train_set, pt.curvature.GivenFrame.of(first), generator=generator, **options)
     for gamma in arguments["gammas"]:
         posterior = update(model, curvature, prior_of(kind, learned, model, gamma))
         found = tempered(model, posterior, x, arguments["taus"], arguments["draws"], generator)

@@ -13,7 +13,7 @@ from posterity.gaussian import Gaussian
 from posterity.lenet import lenet5
 from posterity.progressive import BPNN, Stream, Task
 from posterity_studies.engine.declaration import Arguments, Values
-from posterity_studies.shared.continual import PNN, Joint, Judgement, OneNetwork, judge
+from posterity_studies.shared.continual import PNN, JointNetwork, Judgement, OneNetwork, judge
 from posterity_studies.shared.continual.metrics import average_accuracy, backward_transfer, forgetting, gathered, judged
 from posterity_studies.shared.networks import with_fast_pooling
 from posterity_studies.shared.priors import start_at
@@ -102,7 +102,7 @@ def _certified(learner: Any, stream: Stream) -> dict[str, Any]:
 def run_stream(method: Method, stream: Stream) -> tuple[list[list[Judgement | None]], list[str], float | None]:
     """The matrix of judgements, the setting chosen for each task, and the mean validation NLL where none was."""
     learner, tasks = method.learner, list(stream)
-    if isinstance(learner, Joint):
+    if isinstance(learner, JointNetwork):
         return _all_at_once(method, tasks)
     if isinstance(learner, OneNetwork) and method.settings:
         return _by_whole_streams(method, stream)

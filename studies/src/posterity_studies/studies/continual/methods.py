@@ -13,7 +13,7 @@ from posterity.gaussian import Gaussian
 from posterity.laplace import Scales, isotropic
 from posterity.lenet import lenet5
 from posterity.progressive import BPNN
-from posterity_studies.shared.continual import EWC, PNN, FineTuning, Joint, Learner, OnlineLaplace
+from posterity_studies.shared.continual import EWC, PNN, FineTuning, JointNetwork, Learner, OnlineLaplace
 from posterity_studies.shared.networks import fresh, with_fast_pooling
 from posterity_studies.shared.priors import at_strength, build_prior, start_at
 
@@ -111,7 +111,7 @@ def small(name: str, learned: Gaussian, training: dict[str, Any], seed: int) -> 
             online = OnlineLaplace(model, head, precision=0.1, **options)
             return Method(online, [_set("strength", s) for s in CONSOLIDATION])
         case ["joint"]:
-            return Method(Joint(model, head, **options), [_set("precision", p) for p in PRECISIONS])
+            return Method(JointNetwork(model, head, **options), [_set("precision", p) for p in PRECISIONS])
     raise ValueError(f"there is no method {name!r}")
 
 

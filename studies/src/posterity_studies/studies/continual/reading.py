@@ -58,10 +58,14 @@ def verdict(records: Sequence[Record]) -> Verdict:
     for place in sorted({where(r) for r in few}):
         here = by_method([r for r in few if where(r) == place])
         learned = here.get(NAMES["bpnn learned"], {})
-        rivals = {"isotropic at the mean": NAMES["bpnn mean"], "at zero": NAMES["bpnn zero"], "PNN": TUNED}
+        rivals = {
+            "isotropic around the source weights": NAMES["bpnn mean"],
+            "at zero": NAMES["bpnn zero"],
+            "PNN": TUNED,
+        }
         leads = {short: ahead(learned, here.get(name, {})) for short, name in rivals.items()}
-        if leads["isotropic at the mean"]:
-            gains.append(interval(leads["isotropic at the mean"]))
+        if leads["isotropic around the source weights"]:
+            gains.append(interval(leads["isotropic around the source weights"]))
             by = ", ".join(f"{shown(*interval(lead), sign=True)} ({short})" for short, lead in leads.items())
             lines.append(f"split {place[1]}, {place[2]} a class: {by}")
     sure = sum(lead.low > 0 for lead in gains)

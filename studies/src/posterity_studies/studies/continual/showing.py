@@ -24,7 +24,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
     for source, target, shots in sorted({where(r) for r in few if r.arguments["method"] in NAMES}):
         here = by_method([r for r in few if where(r) == (source, target, shots)])
         rows = [_row(name, runs, here) for name, runs in here.items()]
-        columns = ["learner", "ACC %", "to isotropic at the mean", "BWT %", "FWT %", "NLL", "ECE %"]
+        columns = ["learner", "ACC %", "to isotropic around the source weights", "BWT %", "FWT %", "NLL", "ECE %"]
         made.append(Table(f"prior from {source}, split {target}, {shots} images a class", columns, rows))
     made += [*_scaled(few), *_incremental(few)]
     whole = [r for r in records if r.arguments["protocol"] == "full"]

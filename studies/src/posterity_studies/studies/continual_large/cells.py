@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posterity.algebra import Floored
+from posterity.algebra import FlooredMatrix
 from posterity.progressive import BPNN, Stream, Task
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.columns import Origin, imagenet_columns, last_stages, made_up_columns
@@ -87,5 +87,5 @@ def _outputs(learner: BPNN | PNN, x: Tensor, task: Task) -> Tensor:
 
 def _temperature(learner: BPNN) -> float | None:
     """The τ that validation chose for the newest column: one over what its curvature was multiplied by."""
-    found = [m.share for m in learner.learned[-1].posterior.precision.values() if isinstance(m, Floored)]
+    found = [m.share for m in learner.learned[-1].posterior.precision.values() if isinstance(m, FlooredMatrix)]
     return float(f"{1 / found[0]:.3g}") if found else None

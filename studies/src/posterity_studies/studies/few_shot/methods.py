@@ -18,7 +18,7 @@ from posterity.workflow.ways.last_layer import AROUND
 from posterity_studies.shared.answers import Answer, entropy
 from posterity_studies.shared.many_classes import FOLDS, HIGH, LOW, at_edge, structured_head
 from posterity_studies.shared.rivals import laplace_torch
-from posterity_studies.shared.rivals.absent import Absent
+from posterity_studies.shared.rivals.absent import RivalMissing
 from posterity_studies.shared.rivals.training import Pair, dropped, nll
 from posterity_studies.shared.shots import Shots
 from posterity_studies.shared.softmax_regression import Refits, Span, descend, fit
@@ -55,7 +55,7 @@ def every_method(shots: Shots, who: str, seed: int) -> dict[str, Any]:
         begin = time.process_time()
         try:
             answer, owed = way()
-        except Absent as reason:
+        except RivalMissing as reason:
             values[name] = {"skipped": str(reason)}
             continue
         values[name] = answer.values(shots.test[1], time.process_time() - begin + owed)
@@ -207,7 +207,7 @@ class _Rivals:
     def _laplace(self) -> tuple[Answer, float]:
         """Around the probe, in the span's coordinates and one more: the length beyond it, which variances need."""
         if self.classes >= MANY:
-            raise Absent(f"{self.classes} classes: its Jacobians are too large")
+            raise RivalMissing(f"{self.classes} classes: its Jacobians are too large")
         shots = self.shots
         train, held, test, unknown = (
             self.span.reduced(x) for x in (shots.train[0], shots.held[0], shots.test[0], shots.unknown)

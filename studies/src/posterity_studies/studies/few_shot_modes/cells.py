@@ -25,7 +25,7 @@ from posterity_studies.shared.pieces import Note, identity, kept
 from posterity_studies.shared.rivals.training import nll
 from posterity_studies.shared.shots import MADE_UP, Shots, drawn_maps
 from posterity_studies.shared.softmax_regression import descend
-from posterity_studies.studies.few_shot_modes.methods import SCALES, TAUS, Choice, Posterior, chosen
+from posterity_studies.studies.few_shot_modes.methods import SCALES, TAUS, ModeChoice, Posterior, chosen
 
 PUBLISHED = (1e-6, 1e-8, 1e-10)
 """The paper's γ. Beside the pull of the pictures none can be distinguished from zero: one mode serves all three."""
@@ -193,7 +193,7 @@ class Bench:
         return Answer.by_entropy(inside, outside, {}).values(y, seconds)
 
 
-def _drawn(posterior: Posterior, choice: Choice, x: Tensor, draws: int) -> Tensor:
+def _drawn(posterior: Posterior, choice: ModeChoice, x: Tensor, draws: int) -> Tensor:
     return posterior.predict(x, choice.beta, [choice.tau], draws)[choice.tau]
 
 

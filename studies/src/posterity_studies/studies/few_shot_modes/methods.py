@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity.algebra import Floored, JointEigen, Kronecker, Matrix, ScaledIdentity
+from posterity.algebra import FlooredMatrix, JointEigen, Kronecker, Matrix, ScaledIdentity
 from posterity.blocks import find_blocks, named, read_blocks
 from posterity.curvature import estimate
 from posterity.pacbayes import Landscape, one_number
@@ -77,7 +77,7 @@ class Isotropic:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedBlock:
     """β · data + prior of one block in the prior's eigenframe, where the prior is exact and the data by its diagonal."""
 
     left: Tensor
@@ -93,7 +93,7 @@ class Learned:
         return self.left @ (drawn * (beta * self.data + self.prior).rsqrt().float()) @ self.right.mT
 
 
-Block = Isotropic | Learned
+Block = Isotropic | LearnedBlock
 
 
 def posterior_block(prior: Matrix, data: Matrix) -> Block:
@@ -103,12 +103,12 @@ def posterior_block(prior: Matrix, data: Matrix) -> Block:
     if isinstance(prior, ScaledIdentity):
         gamma = float(prior.trace()) / (prior.shape[0] * prior.shape[1])
         return Isotropic(gamma, left.vectors, right.vectors, torch.outer(left.values, right.values))
-    assert isinstance(prior, Floored)
+    assert isinstance(prior, FlooredMatrix)
     frame = prior.diagonalised
     assert isinstance(frame, JointEigen)
     bases = [basis.matrix.float() for basis in (frame.left, frame.right)]
     values = prior.share * frame.values.double() + prior.floor
-    return Learned(bases[0], bases[1], values, torch.outer(left.along(bases[0]), right.along(bases[1])))
+    return LearnedBlock(bases[0], bases[1], values, torch.outer(left.along(bases[0]), right.along(bases[1])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ class Posterior:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ModeChoice:
     """What validation chose around a mode: where β comes from, β, τ, and the NLL there."""
 
     scales: str
@@ -164,13 +164,13 @@ class Choice:
     held: float
 
 
-def chosen(posterior: Posterior, held: Pair, scales: Sequence[str], draws: int) -> Choice:
+def chosen(posterior: Posterior, held: Pair, scales: Sequence[str], draws: int) -> ModeChoice:
     """Scales and temperature of least validation NLL."""
     return min(_choices(posterior, held, scales, draws), key=lambda choice: choice.held)
 
 
-def _choices(posterior: Posterior, held: Pair, scales: Sequence[str], draws: int) -> Iterator[Choice]:
+def _choices(posterior: Posterior, held: Pair, scales: Sequence[str], draws: int) -> Iterator[ModeChoice]:
     for name in scales:
         beta = posterior.beta(name)
         for tau, probs in posterior.predict(held[0], beta, TAUS, draws).items():
-            yield Choice(name, beta, tau, nll(probs, held[1]))
+            yield ModeChoice(name, beta, tau, nll(probs, held[1]))

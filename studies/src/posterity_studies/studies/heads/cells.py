@@ -10,7 +10,7 @@ from torch import Tensor
 from posterity.data.leave_out import LeaveOut
 from posterity.heads import ClassFit, classify, worth
 from posterity_studies.engine.declaration import Arguments, Values
-from posterity_studies.shared.labelled import NAMED, Labelled, labelled, split
+from posterity_studies.shared.labelled import NAMED, LabelledSet, labelled, split
 from posterity_studies.shared.labelled.sets import IMAGES, MADE_UP
 from posterity_studies.shared.rivals.next_label import RULES
 from posterity_studies.studies.heads.methods import RIVALS, Task, fitted, ours, rival, scores, words_of
@@ -93,7 +93,7 @@ def drawn(name: str, shots: int, seed: int) -> Task:
         order = torch.randperm(found.classes, generator=torch.Generator().manual_seed(seed))
         kept = order[:most].sort().values
         rows = torch.isin(found.y, kept)
-        found = Labelled(
+        found = LabelledSet(
             found.x[rows],
             torch.searchsorted(kept, found.y[rows]),
             tuple(found.names[c] for c in kept.tolist()),

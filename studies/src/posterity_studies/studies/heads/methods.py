@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posterity.data.leave_out import LeaveOut
 from posterity.heads import ClassFit, Words, classify
-from posterity_studies.shared.labelled import Labelled
+from posterity_studies.shared.labelled import LabelledSet
 from posterity_studies.shared.labelled.sets import REPORTED
 
 TEMPERATURES = tuple(round(10 ** (-1.6 + 0.1 * i), 4) for i in range(25))
@@ -34,7 +34,7 @@ class Task:
     """What a seed draws of a set."""
 
     name: str
-    found: Labelled
+    found: LabelledSet
     train: Tensor
     test: Tensor
 

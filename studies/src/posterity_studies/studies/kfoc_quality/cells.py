@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from posterity.curvature import EKFAC, KFAC, KFOC, Dense, Exact, estimate
+from posterity.curvature import EKFAC, KFAC, KFOC, Dense, ExactLabels, estimate
 from posterity.laplace import isotropic, train
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.datasets.digits import sklearn_datasets
@@ -50,7 +50,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
         found = estimate(model, data, estimator, batch_size=batch, generator=draw, progress=False)
         return {name: found[name].dense() for name in BLOCKS}
 
-    exact = Exact()
+    exact = ExactLabels()
     truth = curvature(Dense(labels=exact))
     result: dict[str, float] = {}
     for method, estimator in (("kfac", KFAC(exact)), ("kfoc", KFOC(exact)), ("ekfac", EKFAC(exact))):

@@ -29,7 +29,7 @@ from posterity_studies.studies.last_stage.paper import (
     OBJECTIVES,
     TAUS,
     Objective,
-    Tempered,
+    TemperedNetwork,
     posterior_mode,
     tempered,
 )
@@ -191,7 +191,7 @@ class _Rivals:
         head = torch.zeros(len(like["bias"]), like["weight"].shape[1] + 1)
         mean, precision = dict(body.mean) | {HEAD: head}, dict(body.precision)
         prior = pt.Gaussian(mean, precision | {HEAD: scaled_identity(self.decay, (len(head), head.shape[1]))})
-        found: list[tuple[Tempered, int]] = []
+        found: list[tuple[TemperedNetwork, int]] = []
         for scales, objective in OBJECTIVES.items():
             _, steps, model = self._or_start(self._stopped(self._trained(LR, body, objective())))
             found.append((tempered(model, prior, scales, self.shots.train, self.shots.held), steps))

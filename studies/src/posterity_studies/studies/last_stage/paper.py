@@ -83,7 +83,7 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class Tempered:
+class TemperedNetwork:
     """A network with draws around it, and the temperature that validation chose."""
 
     model: nn.Module
@@ -98,7 +98,7 @@ class Tempered:
         return tempered_probabilities(self.model, self.noise, x, [self.tau])[self.tau]
 
 
-def tempered(model: nn.Module, prior: pt.Gaussian, scales: str, train: Pair, held: Pair) -> Tempered:
+def tempered(model: nn.Module, prior: pt.Gaussian, scales: str, train: Pair, held: Pair) -> TemperedNetwork:
     """The Laplace approximation around a trained network, its scale by a bound, its temperature by the validation set."""
     generator = torch.Generator().manual_seed(0)
     blocks = find_blocks(model, named(prior.mean))
@@ -111,7 +111,7 @@ def tempered(model: nn.Module, prior: pt.Gaussian, scales: str, train: Pair, hel
     found = tempered_probabilities(model, noise, held[0], TAUS)
     losses = {tau: nll(probs, held[1]) for tau, probs in found.items()}
     tau = min(losses, key=lambda t: losses[t])
-    return Tempered(model, noise, scales, beta, tau, losses[tau])
+    return TemperedNetwork(model, noise, scales, beta, tau, losses[tau])
 
 
 def _beta(

@@ -12,7 +12,7 @@ from posterity_studies.studies.lora.reading import by_seed, targets_of
 
 METHODS = {
     "learned": "learned prior",
-    "isotropic": "isotropic at the mean",
+    "isotropic": "isotropic around the source weights",
     "none": "no prior, fine-tuned",
     "fresh": "no prior, fresh adapters",
     "as it is": "not adapted",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posterity.algebra import JointEigen, Kronecker, KroneckerSum, Turned, in_one_frame, in_turned_frame, nearest
+from posterity.algebra import JointEigen, Kronecker, KroneckerSum, RotatedMatrix, in_one_frame, in_turned_frame, nearest
 from posterity.blocks import Block, find_blocks
 from posterity.curvature import KFAC, estimate
 from posterity.lenet import lenet5
@@ -15,8 +15,8 @@ from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.priors import start_at
 from posterity_studies.shared.sources import Recipe, data_set, learned_prior, source_curvature
 from posterity_studies.studies.one_frame.methods import (
-    Exact,
-    InFrame,
+    ExactSum,
+    FrameMatrix,
     best_frame,
     kl,
     least_ratio,
@@ -63,16 +63,16 @@ def _block(terms: list[Kronecker], arguments: Arguments, g: Tensor, generator: t
     frame = turned = in_one_frame([terms[0]])
     values: dict[str, float] = {}
     for k in range(1, len(terms)):
-        before, exact = Exact(terms[:k], gamma), Exact(terms[: k + 1], gamma)
+        before, exact = ExactSum(terms[:k], gamma), ExactSum(terms[: k + 1], gamma)
         pair, apart = nearest(KroneckerSum([pair, terms[k]])), nearest(KroneckerSum([apart, terms[k]]))
         frame, turned = in_one_frame([frame, terms[k]]), in_turned_frame([turned, terms[k]], gamma)
         assert isinstance(frame, JointEigen)
-        assert isinstance(turned, JointEigen | Turned)
+        assert isinstance(turned, JointEigen | RotatedMatrix)
         ways = {
-            "pair": InFrame.of_pair(pair),
-            "floor": InFrame.of_pair(apart, gamma),
-            "frame": InFrame.of_frame(frame, gamma),
-            "turned": InFrame.of_frame(turned, gamma),
+            "pair": FrameMatrix.of_pair(pair),
+            "floor": FrameMatrix.of_pair(apart, gamma),
+            "frame": FrameMatrix.of_frame(frame, gamma),
+            "turned": FrameMatrix.of_frame(turned, gamma),
         }
         if arguments["searched"]:
             ways["best"] = best_frame(exact, ways["frame"])
@@ -81,7 +81,7 @@ def _block(terms: list[Kronecker], arguments: Arguments, g: Tensor, generator: t
         truth = variances(exact, ways["turned"], g)
         values[f"{k} exact logdet"] = whole / (out * inp)
         values[f"{k} exact error"] = error
-        values[f"{k} turned directions"] = len(turned.index) if isinstance(turned, Turned) else 0
+        values[f"{k} turned directions"] = len(turned.index) if isinstance(turned, RotatedMatrix) else 0
         for way, found in ways.items():
             spread = (found.turned(g).square() / found.values).sum((1, 2))
             values[f"{k} {way} logdet"] = found.logdet / (out * inp)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra import JointEigen, Kronecker, Turned
+from posterity.algebra import JointEigen, Kronecker, RotatedMatrix
 
 DENSE = 2500
 """Up to this side the exact sum is written out, and its log det is exact."""
@@ -24,7 +24,7 @@ ROUNDS = 60
 
 
 @dataclass(frozen=True, eq=False)
-class Exact:
+class ExactSum:
     """Σ L ⊗ R + floor · identity."""
 
     terms: Sequence[Kronecker]
@@ -35,7 +35,7 @@ class Exact:
 
 
 @dataclass(frozen=True, eq=False)
-class InFrame:
+class FrameMatrix:
     """U diag(values) Vᵀ, values over (out, inp): pairs, pairs with a floor, and frames with values are all of this form.
 
     Some directions may be turned among themselves.
@@ -44,18 +44,18 @@ class InFrame:
     left: Float[Tensor, "out out"]
     right: Float[Tensor, "inp inp"]
     values: Float[Tensor, "out inp"]
-    turn: Turned | None = None
+    turn: RotatedMatrix | None = None
 
     @classmethod
-    def of_pair(cls, pair: Kronecker, floor: float = 0.0) -> InFrame:
+    def of_pair(cls, pair: Kronecker, floor: float = 0.0) -> FrameMatrix:
         (a, left), (b, right) = (torch.linalg.eigh(side.double()) for side in (pair.left, pair.right))
         tiny = torch.finfo(torch.float64).tiny
         return cls(left, right, (a.clamp_min(0)[:, None] * b.clamp_min(0) + floor).clamp_min(tiny))
 
     @classmethod
-    def of_frame(cls, frame: JointEigen | Turned, floor: float) -> InFrame:
-        turn = frame if isinstance(frame, Turned) else None
-        bases = frame.frame_of if isinstance(frame, Turned) else frame
+    def of_frame(cls, frame: JointEigen | RotatedMatrix, floor: float) -> FrameMatrix:
+        turn = frame if isinstance(frame, RotatedMatrix) else None
+        bases = frame.frame_of if isinstance(frame, RotatedMatrix) else frame
         return cls(bases.left.matrix, bases.right.matrix, frame.values + floor, turn)
 
     @property
@@ -68,7 +68,7 @@ class InFrame:
     def back(self, x: Tensor) -> Tensor:
         return self.left @ x @ self.right.mT if self.turn is None else self.turn.back(x)
 
-    def diagonal_of(self, exact: Exact) -> Float[Tensor, "out inp"]:
+    def diagonal_of(self, exact: ExactSum) -> Float[Tensor, "out inp"]:
         """The exact sum's own diagonal in this frame."""
         if self.turn is not None:
             return torch.stack([self.turn.along(t) for t in exact.terms]).sum(0) + exact.floor
@@ -80,7 +80,7 @@ class InFrame:
         return torch.stack(parts).sum(0) + exact.floor
 
 
-def best_frame(exact: Exact, start: InFrame) -> InFrame:
+def best_frame(exact: ExactSum, start: FrameMatrix) -> FrameMatrix:
     """The frame of least KL that a search finds from here: what any one frame must lose.
 
     With the sum's own diagonal as values KL is ½ (Σ log values − log det of the sum), so that Σ log values is all there is
@@ -88,11 +88,11 @@ def best_frame(exact: Exact, start: InFrame) -> InFrame:
     """
     turns = [torch.zeros(side.shape, dtype=side.dtype, requires_grad=True) for side in (start.left, start.right)]
 
-    def turned() -> InFrame:
+    def turned() -> FrameMatrix:
         left, right = (
             side @ torch.matrix_exp(x - x.mT) for side, x in zip((start.left, start.right), turns, strict=True)
         )
-        return InFrame(left, right, start.values)
+        return FrameMatrix(left, right, start.values)
 
     def loss() -> Tensor:
         search.zero_grad()
@@ -104,10 +104,10 @@ def best_frame(exact: Exact, start: InFrame) -> InFrame:
     search.step(loss)
     with torch.no_grad():
         found = turned()
-        return InFrame(found.left, found.right, found.diagonal_of(exact))
+        return FrameMatrix(found.left, found.right, found.diagonal_of(exact))
 
 
-def log_det(exact: Exact, frame: InFrame, generator: torch.Generator) -> tuple[float, float]:
+def log_det(exact: ExactSum, frame: FrameMatrix, generator: torch.Generator) -> tuple[float, float]:
     """log det of the sum, and its standard error: zero where the sum is small enough to be written out."""
     v = frame.diagonal_of(exact)
     if v.numel() <= DENSE:
@@ -142,13 +142,13 @@ def _trace_log(times: Callable[[Tensor], Tensor], start: Float[Tensor, "p out in
     return (vectors[:, 0].square() * values.clamp_min(1e-12).log()).sum(1)
 
 
-def kl(approximate: InFrame, exact: Exact, exact_log_det: float) -> float:
+def kl(approximate: FrameMatrix, exact: ExactSum, exact_log_det: float) -> float:
     """KL(approximate ‖ exact) in nats, of Gaussians with these precisions and one mean."""
     trace = float((approximate.diagonal_of(exact) / approximate.values).sum())
     return 0.5 * (trace - approximate.values.numel() + approximate.logdet - exact_log_det)
 
 
-def variances(exact: Exact, frame: InFrame, g: Float[Tensor, "n out inp"]) -> Float[Tensor, " n"]:
+def variances(exact: ExactSum, frame: FrameMatrix, g: Float[Tensor, "n out inp"]) -> Float[Tensor, " n"]:
     """gᵀD⁻¹g by conjugate gradients, the frame's values as preconditioner."""
     v = frame.diagonal_of(exact)
 
@@ -171,7 +171,7 @@ def variances(exact: Exact, frame: InFrame, g: Float[Tensor, "n out inp"]) -> Fl
     return (g * x).sum((1, 2))
 
 
-def least_ratio(approximate: InFrame, prior: Exact, generator: torch.Generator) -> float:
+def least_ratio(approximate: FrameMatrix, prior: ExactSum, generator: torch.Generator) -> float:
     """The least eigenvalue of prior^(−½) · approximate · prior^(−½): below 1 some direction is wider than in the prior."""
     root = approximate.values.rsqrt()
 

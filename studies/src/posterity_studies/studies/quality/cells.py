@@ -23,7 +23,7 @@ from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.datasets import Regression, per_class, uci
 from posterity_studies.shared.networks import fresh, with_fast_pooling
 from posterity_studies.shared.rivals import laplace_torch
-from posterity_studies.shared.rivals.absent import Absent
+from posterity_studies.shared.rivals.absent import RivalMissing
 from posterity_studies.shared.rivals.training import (
     Budget,
     Pair,
@@ -212,7 +212,7 @@ def _regression(arguments: Arguments) -> Values:
     y = data.test[1]
     begin = time.process_time()
     for name, answer in methods(data, arguments["split"], Budget(arguments["steps"], 1e-2)):
-        if isinstance(answer, Absent):
+        if isinstance(answer, RivalMissing):
             values[name] = {"skipped": str(answer)}
             continue
         mean, variance, before = answer
@@ -241,7 +241,7 @@ def _our_regression(data: Regression, split: int, budget: Budget) -> Iterator[tu
     yield "mode", (mean, noise.expand_as(mean), 0.0)
 
 
-def _rival_regressions(data: Regression, split: int, budget: Budget) -> Iterator[tuple[str, Normal | Absent]]:
+def _rival_regressions(data: Regression, split: int, budget: Budget) -> Iterator[tuple[str, Normal | RivalMissing]]:
     parts = Parts.of(data.train, split)
     x = data.test[0]
 
@@ -260,7 +260,7 @@ def _rival_regressions(data: Regression, split: int, budget: Budget) -> Iterator
     yield "map", (mean, torch.full_like(mean, noise), 0.0)
     try:
         yield "laplace all", (*laplace_torch.regression(mode, data.train, x), shared)
-    except Absent as reason:
+    except RivalMissing as reason:
         yield "laplace all", reason
     members = [mode, *(fit(data.train, decay, 1000 * m + split) for m in range(1, MEMBERS))]
     draws = torch.stack([outputs(m, x) for m in members])

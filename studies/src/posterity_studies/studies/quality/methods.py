@@ -18,7 +18,7 @@ from posterity.predictive.predictor import Stack
 from posterity.workflow import Fit, adapt, learn
 from posterity_studies.shared.answers import Answer, entropy
 from posterity_studies.shared.rivals import ivon, laplace_torch
-from posterity_studies.shared.rivals.absent import Absent
+from posterity_studies.shared.rivals.absent import RivalMissing
 from posterity_studies.shared.rivals.training import (
     PULLS,
     RATES,
@@ -39,7 +39,7 @@ from posterity_studies.shared.rivals.training import (
 NAMES = {
     "default": "ours, default call",
     "adapt": "ours, without training",
-    "isotropic": "ours, isotropic at the mean",
+    "isotropic": "ours, isotropic around the source weights",
     "mode": "ours, mode alone",
     "map": "plain training (MAP)",
     "temperature": "temperature scaling",
@@ -84,7 +84,7 @@ def every_method(problem: Problem, who: str) -> dict[str, Any]:
         begin = time.process_time()
         try:
             answer = way()
-        except Absent as reason:
+        except RivalMissing as reason:
             values[name] = {"skipped": str(reason)}
             continue
         # What rivals share was computed for the first that asked: every one is charged for it.

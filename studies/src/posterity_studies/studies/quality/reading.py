@@ -178,7 +178,7 @@ def _single_networks(found: Results) -> Line:
         if gaps[worst] >= 0:
             behind.append(f"{setting} ({worst} {gaps[worst]:+.3f})")
     ahead = total - len(behind)
-    text = f"{ahead} of {total}; not on {'; '.join(behind) or 'none'}"
+    text = f"{ahead} of {total}" + (f"; not on {'; '.join(behind)}" if behind else "")
     return Line("NLL below every rival with one network in two thirds of the settings", 3 * ahead >= 2 * total, text)
 
 
@@ -202,7 +202,7 @@ def _ensemble(found: Results) -> Line:
     for setting, gap in gaps.items():
         if gap >= 0 if setting.after_a_source else gap > WITHIN:
             short.append(f"{setting} {gap:+.3f}")
-    text = f"{len(gaps) - len(short)} of {len(gaps)} settings; not {', '.join(short) or 'none'}"
+    text = f"{len(gaps) - len(short)} of {len(gaps)} settings" + (f"; not {', '.join(short)}" if short else "")
     return Line(f"NLL below the ensemble's after a source, within {WITHIN} nats elsewhere", not short, text)
 
 
@@ -215,7 +215,7 @@ def _learned(found: Results) -> Line | None:
     significant = [s for s, g in gaps.items() if g.low > 0]
     text = (
         f"lower in {len(gaps) - len(above)} of {len(gaps)} settings, beyond the interval in {clear}, above it beyond the "
-        f"interval in {len(significant)}; not lower: {', '.join(above) or 'none'}"
+        f"interval in {len(significant)}" + (f"; not lower: {', '.join(above)}" if above else "")
     )
     return Line("Learned prior's NLL below the isotropic prior's", not above and clear >= 3, text)
 
@@ -240,5 +240,5 @@ def _regressions(found: Results) -> Line | None:
     return Line(
         "Regression NLL at or below the mode's with noise and laplace-torch's on each set",
         not above,
-        f"above: {', '.join(above) or 'none'}",
+        f"above: {', '.join(above)}" if above else "above on none",
     )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posterity.curvature import KFAC, Exact, GaussianNoise, estimate
+from posterity.curvature import KFAC, ExactLabels, GaussianNoise, estimate
 from posterity.laplace import isotropic, train, update
 from posterity.predictive import predict
 from posterity_studies.engine.declaration import Arguments, Values
@@ -99,7 +99,7 @@ def laplace(
 ) -> Normal:
     """The posterior at the mode with this noise, by the linearised network or by draws."""
     likelihood = GaussianNoise(noise)
-    curvature = estimate(model, data, KFAC(Exact()), likelihood, generator=generator, progress=False)
+    curvature = estimate(model, data, KFAC(ExactLabels()), likelihood, generator=generator, progress=False)
     # The mode was found with noise of precision 20: the same ratio of prior to data holds it there.
     posterior = update(model, curvature, isotropic(model, precision * noise / 20.0), join="sum")
     found = predict(model, posterior, x, likelihood, method=method, samples=100, generator=generator)  # type: ignore[arg-type]

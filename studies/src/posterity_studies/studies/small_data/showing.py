@@ -73,14 +73,14 @@ def _factors(records: Sequence[Record]) -> Table:
         rows.append(row)
     columns = ["", *(f"{level:g} %" for level in LEVELS)]
     return Table(
-        "Images per class that the learned prior needs (times fewer than isotropic at the mean / at zero)",
+        "Images per class that the learned prior needs (times fewer than isotropic around the source weights / at zero)",
         columns,
         rows,
     )
 
 
 def _grid(records: Sequence[Record]) -> list[Table]:
-    """Figure 7 where we have it: learned, isotropic at the mean, at zero."""
+    """Figure 7 where we have it: learned, isotropic around the source weights, at zero."""
     rows = []
     here = standard(records)
 
@@ -96,7 +96,9 @@ def _grid(records: Sequence[Record]) -> list[Table]:
             row.append(" ".join("–" if p is None else f"{p:.0f}" for p in paper))
         rows.append(row)
     columns = ["γ", "shrunk 30 %, τ = 0.1", *(c for t in ("1e-5", "1e-7", "1e-9") for c in (f"τ = {t}", "paper"))]
-    title = "Ten per class over γ and τ: accuracy in % of learned, isotropic at the mean, isotropic at zero"
+    title = (
+        "Ten per class over γ and τ: accuracy in % of learned, isotropic around the source weights, isotropic at zero"
+    )
     return [Table(title, columns, rows)]
 
 

@@ -13,7 +13,7 @@ from posterity_studies.shared.labelled.numbers import (
     SETTLING_CLASSES,
     SETTLING_REGRESSIONS,
     WITH_CLASSES,
-    Rows,
+    TableRows,
 )
 from posterity_studies.studies.tables.methods import RIVALS, Task, candidates, ours, scored
 
@@ -62,8 +62,8 @@ def drawn(name: str, split: int) -> Task:
     return Task(rows.x[train], (y - mean) / spread, rows.x[test], (truth - mean) / spread, 0)
 
 
-def _made_up(name: str) -> Rows:
+def _made_up(name: str) -> TableRows:
     draw = np.random.RandomState(0)
     x = draw.randn(60, 3)
     y = np.sin(x[:, 0]) + 0.1 * draw.randn(60)
-    return Rows(x, (y > 0).astype(float), 2) if name == MADE_UP[0] else Rows(x, y)
+    return TableRows(x, (y > 0).astype(float), 2) if name == MADE_UP[0] else TableRows(x, y)

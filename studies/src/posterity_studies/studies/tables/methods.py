@@ -15,7 +15,7 @@ import torch
 
 import posterity as pt
 from posterity.data.leave_out import LeaveOut
-from posterity.tables import OfClasses, OfNumbers, fit_linear, fit_process, fit_process_classes, fit_trees
+from posterity.tables import ClassModel, NumberModel, fit_linear, fit_process, fit_process_classes, fit_trees
 
 Array = npt.NDArray[np.float64]
 Found = tuple[Array, Array | None]
@@ -72,8 +72,8 @@ def candidates(task: Task) -> dict[str, dict[str, Any]]:
     if 0 < task.classes <= 5:
         fitting["boosted"] = lambda: fit_trees("boosted", x, y, folds, task.classes)
 
-    def said(model: OfClasses | OfNumbers) -> Found:
-        if isinstance(model, OfClasses):
+    def said(model: ClassModel | NumberModel) -> Found:
+        if isinstance(model, ClassModel):
             return model.logits(new).exp().numpy(), None
         mean, own, noise = model.numbers(new)
         return mean.numpy(), (own + noise).numpy()

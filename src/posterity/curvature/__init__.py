@@ -3,8 +3,6 @@
 from typing import Any
 
 from posterity.curvature.base import Estimator
-from posterity.curvature.dense import Dense
-from posterity.curvature.diagonal import Diagonal
 from posterity.curvature.framed import OwnFrame
 from posterity.curvature.in_frame import GivenFrame
 from posterity.curvature.kfac import EKFAC, KFAC
@@ -21,6 +19,7 @@ from posterity.curvature.likelihoods import (
     SampledLabels,
 )
 from posterity.curvature.sweep import Curvature, estimate
+from posterity.curvature.unfactored import Dense, Diagonal
 from posterity.deprecated import renamed
 
 __all__ = [

@@ -11,9 +11,9 @@ import torch
 from posterity.algebra import Basis, JointEigen, Kronecker, Matrix, in_one_frame
 from posterity.blocks import Block, Call
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.diagonal import Squares
 from posterity.curvature.kfac import ValuesInFrame
 from posterity.curvature.kfoc import KFOC
+from posterity.curvature.unfactored import Squares
 from posterity.data.batches import Workers
 
 KEPT = 1 << 26

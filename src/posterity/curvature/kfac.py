@@ -14,7 +14,7 @@ from posterity.blocks import Block, Call, Moment
 from posterity.blocks.base import CACHED, FEW, gradients, positions, rows, summed_squares
 from posterity.blocks.linear import RowMoment, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.diagonal import Squares
+from posterity.curvature.unfactored import Squares
 from posterity.data.batches import Workers
 
 

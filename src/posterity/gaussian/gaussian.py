@@ -17,9 +17,8 @@ from posterity.brief import brief_blocks
 from posterity.data.hashes import fingerprint
 from posterity.data.provenance import Provenance, digest
 from posterity.errors import BlockMismatch
-from posterity.gaussian.card import Card
+from posterity.gaussian.card import Card, KnownFeatures
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
-from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.spread import Spread
 
 

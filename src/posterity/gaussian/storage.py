@@ -19,11 +19,11 @@ from torch import Tensor
 
 from posterity.algebra import is_large
 from posterity.errors import BadPriorFile, DamagedFile, NotAPrior, NotStorable, PosterityError
+from posterity.gaussian.card import KnownFeatures
 from posterity.gaussian.container import LIMIT, TensorEntry, read_file, tensors_in, versions, write_file
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, TensorSpec
-from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.parts import count, put_together, shapes, take_apart
 from posterity.gaussian.plain import parse
 from posterity.gaussian.stored_provenance import ProvenanceSpec, assembled, tensors_of

@@ -15,7 +15,7 @@ from posterity.brief import brief
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.data import Batch
 from posterity.data.leave_out import STAYS, LeaveOut
-from posterity.gaussian.known import KnownFeatures
+from posterity.gaussian.card import KnownFeatures
 from posterity.heads import ClassFit, ClassHead, HeadRecipe, NumberFit, NumberHead, Words, from_tensors, to_tensors
 from posterity.heads.checks import checked_features
 from posterity.kernel import Calibration, Link, normal_draws

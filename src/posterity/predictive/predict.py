@@ -17,10 +17,9 @@ from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel import Calibration, Link, outputs_at
 from posterity.kernel.latent import LINKS
 from posterity.novelty import Reference, from_known, watching
-from posterity.predictive.jvp import by_derivatives
+from posterity.predictive.draws import by_derivatives, sampled
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.prediction import Prediction
-from posterity.predictive.sampled import sampled
 
 
 @torch.inference_mode(False)

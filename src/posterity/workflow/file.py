@@ -32,8 +32,8 @@ from posterity.data.examples import TrainingSet
 from posterity.errors import DamagedFile, NotAFit, NotAPrior, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
+from posterity.gaussian.card import KnownFeatures
 from posterity.gaussian.container import LIMIT
-from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.storage import load as load_gaussian
 from posterity.heads.network import FeatureNetwork
 from posterity.laplace import Scales

@@ -29,7 +29,7 @@ def features_of(
 ) -> tuple[Float[Tensor, "n inp"], Float[Tensor, "n outputs"]]:
     """What a last layer reads (with a one for its bias, in float64), and the network's outputs.
 
-    `known` says that the network is in evaluation mode, and was looked at before.
+    `known` says that the network was looked at before, is in evaluation mode and on the device of the inputs.
 
     Raises:
         UnsupportedLayer: if the network's outputs are not those of this layer, called once on a vector an example.
@@ -39,7 +39,8 @@ def features_of(
     handle = layer.register_forward_hook(lambda _module, given, out: seen.append((given[0], out)))
     try:
         with nullcontext() if known else evaluating(model):
-            outputs = batch.each(batch.to(next(model.parameters()).device).outputs(model))
+            there = batch if known else batch.to(next(model.parameters()).device)
+            outputs = batch.each(there.outputs(model))
     finally:
         handle.remove()
     if not known and (len(seen) != 1 or seen[0][0].ndim != 2 or not torch.equal(seen[0][1], outputs)):

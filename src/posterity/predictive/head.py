@@ -140,7 +140,7 @@ class HeadPredictor(Predictor, kind="features"):
             }
             draws = torch.cat([part.draws for part in parts if part.draws is not None], 1) if keep_draws else None
             found = replace(parts[0], **joined, draws=draws)  # type: ignore[arg-type]
-            return found.to(next(network.module.parameters()).dtype)
+            return found.to(network.like.dtype)
 
     def _predicted(self, rows: Tensor, samples: int, generator: torch.Generator | None, keep_draws: bool) -> Prediction:
         moments, own, draws = self.moments_of(rows), self.scores(rows), None

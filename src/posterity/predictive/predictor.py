@@ -108,7 +108,7 @@ class Predictor(ABC):
         """
         if samples < 1:
             raise ValueError(f"samples is at least 1, not {samples}")
-        link, like = link or self.link, next(network.module.parameters())
+        link, like = link or self.link, network.like
         later = generator is None and not keep_draws and link != "sampled" and len(inputs) == 1
         dice = generator or first_draws(like.device)
         with torch.inference_mode(False), torch.no_grad():

@@ -106,8 +106,7 @@ class Fit:
         options: dict[str, Any] = {"samples": samples, "generator": generator, "keep_draws": keep_draws}
         with self.replicas.one() as network:
             if method is None:
-                like = next(network.module.parameters())
-                inputs = input_batches(x, batch_size, like.device, like.dtype)
+                inputs = input_batches(x, batch_size, network.like.device, network.like.dtype)
                 found = self.predictor.predict(network, inputs, reference=self.reference, link=link, **options)
             else:
                 kind = link or self.predictor.link

@@ -48,6 +48,7 @@ RENAMED = {
 
 GONE = {
     "": {"PNN": "continual"},
+    "algebra": dict.fromkeys(("power_method", "power_history", "factorwise_sum"), "power_method"),
     "pacbayes": {
         "Catoni": "projection",
         "McAllester": "projection",

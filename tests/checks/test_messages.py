@@ -217,6 +217,17 @@ def test_new_inputs_that_do_not_fit_are_told_too(xy):
     assert ".float()" in told(errors.BadData, lambda: pt.predict(net(), prior, x.long()))
 
 
+def test_a_layer_that_refuses_its_input_is_named_with_what_it_said():
+    model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), nn.Flatten(), nn.Linear(4 * 8, 2))
+    said = told(errors.BadData, lambda: pt.predict(model, pt.isotropic(model), torch.randn(3, 10)))
+    assert said.startswith('layer "1" (BatchNorm1d) cannot take 4×8 float32: ')
+    assert "the network was given 3×10 float32; the first number counts examples" in said
+
+
+def test_a_text_is_no_input(xy):
+    assert "the input is a str" in told(errors.BadData, lambda: pt.predict(net(), pt.isotropic(net()), "x"))
+
+
 def test_integers_are_right_for_a_network_that_embeds_them():
     model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(8, 3))
     tokens = torch.randint(5, (20, 2))

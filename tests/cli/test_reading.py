@@ -242,6 +242,16 @@ def test_a_parquet_table_is_read_as_its_text_would_be(tmp_path):
         read(str(tmp_path / "b.parquet"), options)
 
 
+@pytest.mark.parametrize("name", ["", "__index_level_0__"])
+def test_the_index_that_pandas_writes_into_parquet_is_left_out(tmp_path, name):
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (posterity-torch[parquet])")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({name: [0, 1], "a": [1.0, 2.0], "y": [0.5, 0.7]}), tmp_path / "a.parquet")
+    found = read(str(tmp_path / "a.parquet"), ReadOptions(target="y"))
+    assert found.x.shape == (2, 1)
+    assert any("has no name and was left out" in note for note in found.notes)
+
+
 @pytest.mark.parametrize(
     ("name", "package"), [("a.parquet", "pyarrow"), ("set/dataset_info.json", "datasets"), ("i/a.png", "PIL")]
 )

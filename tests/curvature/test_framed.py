@@ -8,7 +8,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.algebra import JointEigen
-from posterity.curvature import framed
+from posterity.curvature import frames
 
 
 def network() -> nn.Module:
@@ -62,7 +62,7 @@ def test_values_bring_a_pair_closer_to_the_fisher():
 
 
 def test_a_block_that_would_keep_too_much_settles_sooner(monkeypatch):
-    monkeypatch.setattr(framed, "KEPT", 1)
+    monkeypatch.setattr(frames, "KEPT", 1)
     found, dense = (
         run(pt.curvature.OwnFrame(pt.curvature.ExactLabels(), examples=1000)),
         run(pt.curvature.Dense(pt.curvature.ExactLabels())),
@@ -77,4 +77,4 @@ def test_it_can_be_handed_down(tmp_path):
     model = network()
     found = pt.update(model, run(pt.curvature.OwnFrame()), pt.isotropic(model))
     found.save(tmp_path / "a.safetensors")
-    assert pt.load(tmp_path / "a.safetensors").card.estimator.startswith("Framed(")
+    assert pt.load(tmp_path / "a.safetensors").card.estimator.startswith("OwnFrame(")

@@ -8,7 +8,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.algebra import FlooredMatrix, JointEigen, eigenframe
-from posterity.curvature.in_frame import BY_HAND
+from posterity.curvature.frames import BY_HAND
 
 
 def network() -> nn.Module:

@@ -10,7 +10,7 @@ import posterity as pt
 from posterity.algebra import FlooredMatrix, Kronecker, scaled_identity
 from posterity.errors import DamagedFile, DiskFull, TooLittleMemory
 from posterity.gaussian import Gaussian, kept_frames
-from posterity.gaussian.triangles import packed, unpacked
+from posterity.gaussian.container import packed, unpacked
 
 SIDE = 24
 

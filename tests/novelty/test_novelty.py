@@ -19,6 +19,7 @@ from posterity.novelty import (
     from_known,
     of_outputs,
     to_known,
+    watching,
 )
 from posterity.novelty.neighbours import Neighbourhood
 from posterity.novelty.ranks import Ranks
@@ -196,11 +197,20 @@ def test_what_does_not_fit_is_named():
     with pytest.raises(ValueError, match="between 0 and 1"):
         alarm(torch.zeros(2), 0)
     tensors, words = to_known(fit).tensors, to_known(fit).words
-    for bad in ({**words, "version": 9}, {**words, "layers": ["head"]}, {**words, "count": 0}):
+    for changed in ({"version": 9}, {"layers": ["head"]}, {"layers": ["head", 1]}, {"count": 0}, {"count": 2**64}):
+        bad = {**words, **changed}
         with pytest.raises(DamagedFile):
             from_known(KnownFeatures(tensors, bad))
     with pytest.raises(DamagedFile):
         from_known(KnownFeatures({**tensors, "ranks": tensors["ranks"].flip(1)}, words))
+
+
+def test_a_layer_that_the_network_does_not_have_is_named():
+    with (
+        pytest.raises(DamagedFile, match='layer "body", which the network does not have'),
+        watching(nn.Linear(2, 2), ["body"]),
+    ):
+        pass
 
 
 def test_memory_is_bounded_for_very_many_inputs(monkeypatch):

@@ -103,6 +103,15 @@ def by_head(s: Scene, groups: torch.Tensor | None = None) -> pt.Gaussian:
     return fit.posterior
 
 
+def by_estimator(s: Scene, groups: torch.Tensor | None = None, held_out: float = 0.0) -> pt.Gaussian:
+    model = pt.PosteriorClassifier(
+        hidden_sizes=(5,), standardise=False, training=QUICK, held_out=held_out, random_state=0
+    )
+    model.fit(*(part.numpy() for part in D), groups=groups if groups is None else groups.numpy())
+    s.model = model.fit_.model
+    return model.fit_.posterior
+
+
 def by_prior(s: Scene) -> pt.Gaussian:
     pt.train(s.model, D, s.prior, progress=False, **QUICK)
     return pt.prior(s.model, D0[0], progress=False)
@@ -359,6 +368,11 @@ GROUPED = {
     "head": by_head,
     "learn": lambda s, g: pt.learn(s.model, D, s.prior, training=QUICK, groups=g, progress=False).posterior,
     "posterior": lambda s, g: pt.posterior(s.model, D, groups=g, progress=False).posterior,
+    "PosteriorClassifier": by_estimator,
+    "PosteriorClassifier, held out": lambda s, g: by_estimator(s, g, 0.4),
+    "learn, held out": lambda s, g: (
+        pt.learn(s.model, D, s.prior, training=QUICK, validation=0.3, groups=g, progress=False).posterior
+    ),
     "recursive_certificate": lambda s, g: (
         pt.pacbayes.recursive_certificate(
             s.model, s.prior, D, groups=g, chunks=2, epochs=1, updates=1, passes=1, progress=False
@@ -388,6 +402,16 @@ CERTIFY = {
             )
         ).certificate
     ),
+}
+CERTIFY |= {
+    "certify_folds": lambda s, prior, data, g: (
+        (
+            pt.certify_folds(s.model, prior, data, head="keep", folds=2, learner="adapt", groups=g, progress=False)
+        ).certificate
+    ),
+    "split_prior": lambda s, prior, data, g: pt.split_prior(
+        s.model, data, prior, groups=g, training=QUICK, temperatures=(), progress=False
+    ).certify(progress=False),
 }
 NOTHING_LEFT_OUT = {
     "consistency": "a number",
@@ -421,8 +445,10 @@ def test_what_has_met_groups_is_not_certified_on_them_and_counts_new_ones(verb):
         known = result.with_provenance(result.provenance.vouched("a test"))
         found = certify(scene, known, other, few)
         n = found.steps[0].n if how == "recursive_certificate" else found.n
-        assert n == 5, how
-        assert any("5 groups of 40 examples" in text for text in found.assumes), how
+        # Half of the groups, whole, where the others refine the prior.
+        wanted = 3 if how == "split_prior" else 5
+        assert n == wanted, how
+        assert any(f"{wanted} groups of {8 * wanted} examples" in text for text in found.assumes), how
 
 
 @pytest.mark.parametrize("verb", [*GROUPED, *(name for name in CERTIFY if name not in GROUPED)])

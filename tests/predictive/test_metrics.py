@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import posterity as pt
+from posterity.errors import BadTargets
+from posterity.predictive import Prediction
 
 
 def labelled(n: int = 500, classes: int = 5, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -85,6 +88,29 @@ def test_calibration_auroc_is_not_claimed_where_all_answers_are_alike():
 def test_labels_of_any_integer_type_serve():
     probs, targets = labelled()
     assert pt.metrics.score(probs, targets.int()) == pt.metrics.score(probs, targets)
+
+
+def test_labels_may_be_an_array_or_the_names_of_a_predictions_classes():
+    probs, y = labelled(classes=3)
+    names, rows = ("cup", "pen", "box"), torch.zeros(len(y))
+    prediction = Prediction(probs, rows, rows, pt.Categorical(), probs, names=names)
+    words, wanted = [names[label] for label in y.tolist()], pt.metrics.score(probs, y)
+    for found, labels in ((probs, y.numpy()), (probs, y.tolist()), (prediction, words), (prediction, np.array(words))):
+        assert pt.metrics.score(found, labels) == wanted
+        assert pt.metrics.selective_accuracy(found, labels, 1.0) == pytest.approx(wanted.accuracy, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (["cup"] * 5, r"give the prediction itself, score\(fit.predict\(x\), labels\)"),
+        ([0, 1, 2, 3, 0], "labels go from 0 to 3; classes are 0 to 2"),
+        ([0, 1], "5 rows of probabilities and 2 labels"),
+    ],
+)
+def test_labels_that_are_none_of_the_classes_are_refused_by_name(labels, said):
+    with pytest.raises(BadTargets, match=said):
+        pt.metrics.score(torch.full((5, 3), 1 / 3), labels)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -11,6 +11,7 @@ from posterity.algebra.kronecker import Kronecker, KroneckerSum
 from posterity.algebra.leading import LeadingDirections, leading
 from posterity.algebra.nearest import mixing_weights, nearest, relative_error
 from posterity.algebra.turned import RotatedMatrix
+from posterity.deprecated import gone
 
 __all__ = [
     "Basis",
@@ -43,8 +44,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    moved = (
-        "posterity_studies.shared.power_method" if name in ("power_method", "power_history", "factorwise_sum") else ""
-    )
-    where = f": it is a baseline of the studies now, {moved}.{name}; `nearest` is the closed form" if moved else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{where}")
+    raise gone("algebra", name)

@@ -200,31 +200,6 @@ class Matrix(ABC):
             )
 
 
-class Wrapper(Matrix):
-    """A matrix made of another one, which decides its shape, batch, precision and device."""
-
-    @property
-    @abstractmethod
-    def inner(self) -> Matrix:
-        """The other one."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.inner.shape
-
-    @property
-    def batch(self) -> torch.Size:
-        return self.inner.batch
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
-
-
 class FactorisedSum(Matrix):
     """A sum that is factorised as one matrix of another structure, exactly."""
 
@@ -254,7 +229,7 @@ class FactorisedSum(Matrix):
 
 
 class ValueMatrix(Matrix):
-    """A matrix given by one tensor of values shaped like the block, which decides its batch, precision and device."""
+    """A matrix whose tensor of values, shaped like the block, decides its batch, precision and device."""
 
     values: Tensor
 
@@ -301,14 +276,10 @@ def standard_normal(
     return torch.randn((n, *shape), dtype=torch.float64, device=where, generator=generator).to(like.device)
 
 
-def real(x: Tensor, name: str) -> None:
-    if not x.is_floating_point():
-        raise NotReal(f"{name} has dtype {x.dtype}: convert it with .double() first.")
-
-
 def finite(x: Tensor, name: str) -> None:
     """Refuse entries that are no finite real numbers."""
-    real(x, name)
+    if not x.is_floating_point():
+        raise NotReal(f"{name} has dtype {x.dtype}: convert it with .double() first.")
     # The sum is finite only if every entry is (or on overflow, which the exact look below clears up),
     # and unlike isfinite() it allocates nothing.
     if not torch.isfinite(x.sum()):

@@ -1,12 +1,4 @@
-"""Matrices that are diagonal, as they stand or in a product of two bases.
-
-`ScaledIdentity` holds one number, `DiagonalMatrix` one for each parameter, `JointEigen` values in two bases. The last makes
-weighted sums of two Kronecker products exact and cheap: for P = L0⊗R0 (definite) and F = L1⊗R1 (semidefinite) there are A, B with
-
-    P = (A⊗B)(A⊗B)ᵀ      F = (A⊗B) diag(E) (A⊗B)ᵀ      βF + αP = (A⊗B) diag(βE + α) (A⊗B)ᵀ
-
-The paper approximates that sum by a single pair; here nothing is approximated.
-"""
+"""Matrices that are diagonal: one number, one number for each parameter, or values in a product of two bases."""
 
 from __future__ import annotations
 
@@ -190,8 +182,11 @@ class Basis:
 class JointEigen(ValueMatrix):
     """(A⊗B) diag(values) (A⊗B)ᵀ, with A and B invertible and `values` out × inp.
 
-    `prior.joint(curvature)` is the curvature in the basis where the prior is the identity,
-    and `.combine(alpha, beta)` is βF + αP. With orthogonal bases this is also EKFAC's form.
+    It makes weighted sums of two Kronecker products exact and cheap: for a definite P and a semidefinite F there are A, B with
+
+        P = (A⊗B)(A⊗B)ᵀ      F = (A⊗B) diag(E) (A⊗B)ᵀ      βF + αP = (A⊗B) diag(βE + α) (A⊗B)ᵀ
+
+    `P.joint(F)` is F in that basis, and `.combine(alpha, beta)` is βF + αP. With orthogonal bases this is also EKFAC's form.
     Set-up O(out³ + inp³) once; then log det, trace and combine cost O(out·inp), a solve or a draw four matmuls.
     """
 

@@ -1,11 +1,4 @@
-"""share · curvature + floor · identity: the precision of a prior that was learned from data.
-
-Both numbers stay adjustable after learning. A share of 0 is the isotropic prior, so the family contains its own baseline.
-
-`in_one_frame` brings any sum of structured matrices to that form: as small as a Kronecker pair, and almost exact. The paper
-joins a sum to the nearest pair, which loses floors and small eigenvalues: its log det can be off by nats a weight. Here the
-nearest pair only finds the *directions*; the values are the sum's own in them.
-"""
+"""share · curvature + floor · identity, the precision of a prior that was learned, and sums brought to that form."""
 
 from __future__ import annotations
 
@@ -19,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import FactorisedSum, Matrix, Wrapper, is_large
+from posterity.algebra.base import FactorisedSum, Matrix, is_large
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import (
     Basis,
@@ -41,8 +34,10 @@ NATS, WRITTEN, SIGNS = 0.5, 6, 16
 
 
 @dataclass(frozen=True, eq=False)
-class FlooredMatrix(Wrapper, FactorisedSum):
-    """share · curvature + floor · identity, exactly, with both terms kept apart.
+class FlooredMatrix(FactorisedSum):
+    """share · curvature + floor · identity, exactly, with both terms kept apart and both numbers adjustable.
+
+    A share of 0 is the isotropic prior, so the family contains its own baseline.
 
     `curvature` is an eigenframe with values (a `JointEigen` with orthogonal bases, or `RotatedMatrix`), a diagonal, a dense
     matrix or a multiple of the identity: adding a floor leaves each of these what it is. A Kronecker pair is kept too: products
@@ -71,6 +66,22 @@ class FlooredMatrix(Wrapper, FactorisedSum):
             "with `in_one_frame`."
         )
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.curvature.shape
+
+    @property
+    def batch(self) -> torch.Size:
+        return self.curvature.batch
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.curvature.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.curvature.device
+
     @cached_property
     def total(self) -> Matrix:
         """The sum, as one matrix of the curvature's own kind, a pair in its eigenframe."""
@@ -93,10 +104,6 @@ class FlooredMatrix(Wrapper, FactorisedSum):
         return FlooredMatrix(
             self.curvature, self.share if share is None else share, self.floor if floor is None else floor
         )
-
-    @property
-    def inner(self) -> Matrix:
-        return self.curvature
 
     def matmul(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         if isinstance(self.curvature, Kronecker):
@@ -181,10 +188,11 @@ def as_floored(matrix: Matrix) -> FlooredMatrix:
 def in_one_frame(terms: Sequence[Matrix]) -> Matrix:
     """A sum of positive semidefinite matrices in one eigenframe, with the sum's exact diagonal in it as values.
 
-    The frame is made of the eigenvectors of the nearest Kronecker pair to the sum. Trace and every multiple of the
-    identity are exact, no value is below the least eigenvalue of the sum, and log dets are close
-    (`posterity_studies` measures how close). A single pair, and a pair with identities, are exact. Diagonal terms alone stay
-    diagonal, and a dense term makes the sum dense: both exact. O(out³ + inp³).
+    The nearest Kronecker pair to the sum only finds the directions. (As the sum itself it would lose floors and small
+    eigenvalues: its log det can be off by nats a weight.) Trace and every multiple of the identity are exact, no value is below
+    the least eigenvalue of the sum, and log dets are close (`posterity_studies` measures how close). A single pair, and a pair
+    with identities, are exact. Diagonal terms alone stay diagonal, and a dense term makes the sum dense: both exact.
+    O(out³ + inp³).
     """
     if not terms:
         raise EmptySum("a sum of no terms has no shape: give at least one.")

@@ -1,7 +1,4 @@
-"""L ⊗ R, a precision with one factor for the outputs and one for the inputs of a layer, and exact sums of such.
-
-The two live in one file because `+` makes a sum of pairs and a sum is made of them.
-"""
+"""L ⊗ R, a precision with one factor for the outputs and one for the inputs of a layer, and exact sums of such."""
 
 from __future__ import annotations
 

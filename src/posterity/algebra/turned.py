@@ -1,20 +1,14 @@
-"""An eigenframe some of whose directions are turned among themselves.
-
-No product of two bases diagonalises a sum of several Kronecker products. What it leaves off the diagonal lies mostly between a
-few hundred directions. Written out among these and diagonalised once more, the sum is kept almost exactly, and a floor still adds
-to every value alike.
-"""
+"""An eigenframe some of whose directions are turned among themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.algebra.base import PIECE, Matrix, Wrapper, positive, standard_normal
+from posterity.algebra.base import PIECE, Matrix, ValueMatrix, standard_normal
 from posterity.algebra.dense import DenseMatrix
 from posterity.algebra.diagonal import JointEigen, ScaledIdentity
 from posterity.algebra.frame import Frame
@@ -22,10 +16,12 @@ from posterity.errors import NotExact, NotSquare, SizeMismatch
 
 
 @dataclass(frozen=True, eq=False)
-class RotatedMatrix(Wrapper):
+class RotatedMatrix(ValueMatrix):
     """(A⊗B) T diag(values) Tᵀ (A⊗B)ᵀ, T an orthogonal matrix that differs from the identity among some directions only.
 
-    Products, solutions and draws cost those of the frame and two products with T's `vectors`.
+    No product of two bases diagonalises a sum of several Kronecker products, but what it leaves off the diagonal lies mostly
+    between a few hundred directions. With these turned the sum is kept almost exactly, and a floor still adds to every value
+    alike. Products, solutions and draws cost those of the frame and two products with T's `vectors`.
     """
 
     frame_of: JointEigen
@@ -52,25 +48,23 @@ class RotatedMatrix(Wrapper):
             )
 
     @property
-    def values(self) -> Float[Tensor, "out inp"]:
+    def values(self) -> Float[Tensor, "out inp"]:  # type: ignore[override]
         """The eigenvalues: those of turned directions at the places of `index`."""
         return self.frame_of.values
 
-    @property
-    def inner(self) -> JointEigen:
-        return self.frame_of
-
     def into(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*v out inp"]:
         """Coordinates along the turned directions."""
-        return self._turn(self._left(v).mT @ v @ self._right(v), self.vectors)
+        return self.turn(self._left(v).mT @ v @ self._right(v))
 
     def back(self, z: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*v out inp"]:
         """The inverse of `into`, and its transpose."""
-        return self._left(z) @ self._turn(z, self.vectors.mT) @ self._right(z).mT
+        return self._left(z) @ self.turn(z, back=True) @ self._right(z).mT
 
-    def turn(self, z: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*v out inp"]:
-        """Coordinates along the turned directions, from those along the products of both bases."""
-        return self._turn(z, self.vectors)
+    def turn(self, z: Float[Tensor, "*v out inp"], *, back: bool = False) -> Float[Tensor, "*v out inp"]:
+        """Coordinates along the turned directions, from those along the products of both bases; or the way `back`."""
+        flat = z.flatten(-2).clone()
+        flat[..., self.index] = flat[..., self.index] @ (self.vectors.mT if back else self.vectors).to(z)
+        return flat.unflatten(-1, self.shape)
 
     def along(self, other: Matrix) -> Float[Tensor, "out inp"]:
         """The diagonal of another matrix along the turned directions, in float64."""
@@ -117,8 +111,12 @@ class RotatedMatrix(Wrapper):
         values = self.values.flatten()
         apart = values.index_fill(0, self.index, 0.0).unflatten(-1, self.shape)
         total = replace(self.frame_of, values=apart).diagonal_in(left, right)
-        for columns, some in self._pieces():
-            seen = left @ self._directions(columns, left) @ right.mT
+        step = max(1, PIECE // self.size)
+        for columns, some in zip(self.vectors.mT.split(step), self.index.split(step), strict=True):
+            z = columns.new_zeros(len(columns), self.size)
+            z[:, self.index] = columns
+            directions = self._left(left) @ z.unflatten(-1, self.shape).to(left) @ self._right(left).mT
+            seen = left @ directions @ right.mT
             total = total + (values[some].to(seen)[:, None, None] * seen.square()).sum(0)
         return total
 
@@ -166,29 +164,8 @@ class RotatedMatrix(Wrapper):
     def _with(self, values: Tensor) -> RotatedMatrix:
         return replace(self, frame_of=replace(self.frame_of, values=values))
 
-    def _turn(self, z: Tensor, by: Tensor) -> Tensor:
-        flat = z.flatten(-2).clone()
-        flat[..., self.index] = flat[..., self.index] @ by.to(z)
-        return flat.unflatten(-1, self.shape)
-
     def _left(self, like: Tensor) -> Tensor:
         return self.frame_of.left.matrix.to(like)
 
     def _right(self, like: Tensor) -> Tensor:
         return self.frame_of.right.matrix.to(like)
-
-    def _positive(self) -> Tensor:
-        positive(self.values, "RotatedMatrix")
-        return self.values.double()
-
-    def _pieces(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Turned directions, by their columns and by their places among all."""
-        step = max(1, PIECE // self.size)
-        yield from zip(self.vectors.mT.split(step), self.index.split(step), strict=True)
-
-    def _directions(self, columns: Float[Tensor, "some all"], like: Tensor) -> Float[Tensor, "some out inp"]:
-        """Turned directions as matrices."""
-        z = columns.new_zeros(len(columns), self.size)
-        z[:, self.index] = columns
-        z = z.unflatten(-1, self.shape).to(like)
-        return self._left(like) @ z @ self._right(like).mT

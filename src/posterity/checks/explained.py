@@ -27,6 +27,7 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
     if isinstance(error, torch.OutOfMemoryError):
         return None
     last: list[tuple[str, nn.Module, list[Tensor]]] = []
+    through: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(evaluating(model))
         stack.enter_context(torch.no_grad())
@@ -35,7 +36,9 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
                 hook = layer.register_forward_pre_hook(
                     lambda layer, given, name=name: last.append((name, layer, list(_tensors(given))))
                 )
+                done = layer.register_forward_hook(lambda layer, given, out, name=name: through.append(name))
                 stack.callback(hook.remove)
+                stack.callback(done.remove)
         try:
             # What the network writes into buffers goes into copies.
             run_with(model, {name: b.clone() for name, b in model.named_buffers()}, tuple(args), kwargs)
@@ -44,11 +47,15 @@ def explained(error: Exception, model: nn.Module, args: Sequence[Any], kwargs: M
         else:
             return None
     given = [*_tensors(args), *_tensors(list(kwargs.values()))]
-    sentence = _sentence(model, given, last[-1] if last else None)
+    stopped = bool(last) and last[-1][0] not in through[-1:]
+    sentence = _sentence(model, given, last[-1] if last else None, str(error) if stopped else "")
     return None if sentence is None else BadData(sentence)
 
 
-def _sentence(model: nn.Module, given: list[Tensor], last: tuple[str, nn.Module, list[Tensor]] | None) -> str | None:
+def _sentence(
+    model: nn.Module, given: list[Tensor], last: tuple[str, nn.Module, list[Tensor]] | None, reason: str
+) -> str | None:
+    """`reason` is what the last layer said, where it is the one that failed."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     x = given[0] if given else None
     if x is not None and parameter is not None and x.dtype != parameter.dtype:
@@ -73,6 +80,8 @@ def _sentence(model: nn.Module, given: list[Tensor], last: tuple[str, nn.Module,
             wanted = getattr(layer, attribute, None)
             if wanted is not None and got[0].ndim > 1 and got[0].shape[axis] != wanted:
                 return f"{where} takes {wanted} {unit} and got {got[0].shape[axis]} ({seen})."
+    if got and reason and type(layer).__module__.startswith("torch.nn."):
+        return f"{where} cannot take {_shapes(got)}: {reason.splitlines()[0].rstrip('.')} ({seen})."
     return None
 
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from posterity.curvature.base import Estimator
-from posterity.curvature.framed import OwnFrame
-from posterity.curvature.in_frame import GivenFrame
-from posterity.curvature.kfac import EKFAC, KFAC
+from posterity.curvature.entries import Dense, Diagonal
+from posterity.curvature.frames import EKFAC, GivenFrame, OwnFrame
+from posterity.curvature.kfac import KFAC
 from posterity.curvature.kfoc import KFOC
 from posterity.curvature.likelihoods import (
     AutomaticLabels,
@@ -19,7 +19,6 @@ from posterity.curvature.likelihoods import (
     SampledLabels,
 )
 from posterity.curvature.sweep import Curvature, estimate
-from posterity.curvature.unfactored import Dense, Diagonal
 from posterity.deprecated import renamed
 
 __all__ = [

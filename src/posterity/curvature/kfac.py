@@ -1,4 +1,4 @@
-"""KFAC: the Fisher information of a layer as the product of two averages; EKFAC: its eigenvectors with measured values."""
+"""KFAC: the Fisher information of a layer as the product of two averages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from posterity.algebra import Basis, JointEigen, Kronecker, Matrix, eigenvectors, is_large
+from posterity.algebra import Kronecker, Matrix
 from posterity.blocks import Block, Call, Moment
-from posterity.blocks.base import CACHED, FEW, gradients, positions, rows, summed_squares
+from posterity.blocks.base import rows
 from posterity.blocks.linear import RowMoment, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.unfactored import Squares
+from posterity.curvature.entries import Squares
 from posterity.data.batches import Workers
 
 
@@ -106,88 +106,3 @@ class ExampleAverages(Averages):
 
     def _moment(self, shape: Sequence[int]) -> Moment:
         return self.right
-
-
-def add_squares(values: Tensor, block: Block, calls: list[Call], left: Tensor, right: Tensor) -> Tensor:
-    """Values, and Σ (Uᵀ G V)² of a batch added to them: the diagonal of its Fisher information in a frame."""
-    layer = block.layer
-
-    def added(squares: Tensor) -> Tensor:
-        return values.to(squares.device).add_(squares)
-
-    if positions(block, calls) < layer.out:
-        # Fewer rows than a gradient has: turning the rows is cheaper than turning the gradient.
-        a, s = rows(block, calls)
-        a, s = a @ right.to(a), s @ left.to(s)
-        if a.shape[1] <= FEW:
-            return added(summed_squares(a, s))
-        step = max(1, CACHED // (layer.out * layer.inp))
-        for ap, sp in zip(a.split(step), s.split(step), strict=True):
-            values = added((sp.mT @ ap).square_().sum(0))
-    else:
-        for g in gradients(block, calls):
-            values = added((left.to(g).T @ (g @ right.to(g))).square_().sum(0))
-    return values
-
-
-@dataclass(frozen=True)
-class EKFAC(Estimator):
-    """Two passes over the data: KFAC's factors, then Σ (Uᵀ G V)² in their eigenvectors U and V.
-
-    In Frobenius norm never further from the Fisher information of the same labels than KFAC.
-    """
-
-    def start(self, block: Block, dtype: torch.dtype) -> Accumulator:
-        return _RotatedValues(block, dtype, Averages(block, dtype)) if block.layer.separable else Squares(block, dtype)
-
-
-class ValuesInFrame(Accumulator):
-    """Σ (Uᵀ G V)² in the eigenvectors of the pair that a `finder` has summed before; it is let go of then."""
-
-    left: Tensor
-    right: Tensor
-
-    def __init__(self, block: Block, dtype: torch.dtype, finder: Accumulator) -> None:
-        super().__init__(block, dtype)
-        self.finder: Accumulator | None = finder
-        self.values = torch.zeros(self.layer.out, self.layer.inp, dtype=torch.float64)
-
-    def see_input(self, a: Tensor) -> None:
-        if self.finder is not None:
-            self.finder.see_input(a)
-
-    def see_gradients(self, calls: list[Call], last: bool) -> None:
-        if self.finder is not None:
-            self.finder.see_gradients(calls, last)
-        else:
-            self.values = add_squares(self.values, self.block, calls, self.left, self.right)
-
-    def state(self) -> dict[str, Any]:
-        return super().state() | {"finder": None if self.finder is None else self.finder.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        finder = self.finder
-        super().restore(state)
-        self.finder = None if state["finder"] is None else finder
-        if self.finder is not None:
-            self.finder.restore(state["finder"])
-
-
-class _RotatedValues(ValuesInFrame):
-    phases = 2
-
-    def next_phase(self, workers: Workers) -> None:
-        averages, self.finder = self.finder, None
-        assert isinstance(averages, Averages)
-        seen = [averages.left.rows, sum(moment.rows for moment in averages.moments.values())]
-        factors = averages.factors(workers)
-        single = is_large(*self.block.shape) and self.dtype == torch.float32
-        self.left, self.right = (
-            eigenvectors(x, single=single, rank=int(workers.total(rows)))[1]
-            for x, rows in zip(factors, seen, strict=True)
-        )
-
-    def result(self, workers: Workers) -> Matrix:
-        # In float64 whatever the network, since rounded eigenvectors are less orthogonal; large blocks as they were computed.
-        values = workers.sum(self.values).to(self.left.dtype)
-        return JointEigen(Basis.orthogonal(self.left), Basis.orthogonal(self.right), values)

@@ -17,7 +17,7 @@ from posterity.blocks import Block, Call
 from posterity.blocks.base import gradients, positions, rows, tensors
 from posterity.blocks.linear import gram, mirror, sum_dtype
 from posterity.curvature.base import Accumulator, Estimator
-from posterity.curvature.unfactored import Squares
+from posterity.curvature.entries import Squares
 from posterity.data.batches import Workers
 
 BUDGET = 1 << 27

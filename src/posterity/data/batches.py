@@ -275,7 +275,8 @@ def _pieces(x: Inputs, batch_size: int) -> Iterator[Piece]:
         case Dataset():
             yield from _pieces(DataLoader(x, batch_size=batch_size), batch_size)
         case _:
-            if not isinstance(x, Iterable):
+            # The parts of a text are texts: they would never end.
+            if not isinstance(x, Iterable) or isinstance(x, str):
                 raise BadData(f"the input is a {type(x).__name__}: give a tensor, an array, a Dataset or a DataLoader.")
             for raw in x:
                 yield from _without_targets(raw, batch_size)

@@ -1,4 +1,4 @@
-"""Where a Gaussian comes from: what a reader, and a certificate, must know before trusting it."""
+"""What a Gaussian carries beside its numbers: where it comes from, and known inputs that new ones are compared with."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ class Card:
 
 @dataclass(frozen=True, eq=False)
 class KnownFeatures:
-    """Features of known inputs, and quantiles of how left-out ones look beside them: tensors and plain values."""
+    """Features of known inputs, and quantiles of how left-out ones look beside them: tensors and plain values.
+
+    `posterity.novelty` makes it, and reads it.
+    """
 
     __repr__ = brief
 

@@ -1,8 +1,4 @@
-"""One sealed file: safetensors, a header of JSON, a seal over every byte.
-
-The metadata of the file has one key, "posterity": JSON that begins with a sha256 of the whole file, taken with zeros in its own
-place. Reading runs no code; a seal that holds says only that the file is as it was written, not by whom.
-"""
+"""One sealed file: safetensors, a header of JSON, a seal over every byte."""
 
 from __future__ import annotations
 
@@ -13,7 +9,8 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +18,11 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from posterity.errors import (
+    BadPriorFile,
     DamagedFile,
     FutureVersion,
     MissingFile,
@@ -35,10 +34,10 @@ from posterity.errors import (
 )
 from posterity.files import replacing, room_for
 from posterity.gaussian.plain import LARGEST, parse
-from posterity.gaussian.triangles import packed, packed_size
 from posterity.version import __version__
 
 KEY = "posterity"
+"""Of the file's only metadata: JSON that begins with a sha256 of the whole file, taken with zeros in its own place."""
 FORMAT = 8
 """Of priors and fits alike. A field more, or another meaning of one, raises it."""
 LIMIT = 16 * 2**30
@@ -47,6 +46,8 @@ PICKLES = (".pt", ".pth", ".pkl", ".ckpt")
 """Names that other programs would open by running what is in them."""
 HEADER_LIMIT = 16 * 2**20
 """Bytes of a header: some ten thousand blocks and a long card."""
+LEAF = 256
+"""Rows of a piece of a symmetric factor that is mirrored whole."""
 
 ZEROS = "0" * 64
 _SEAL = re.compile(rb'"posterity"\s*:\s*"\{\\"sha256\\":\\"([0-9a-f]{64})\\"')
@@ -77,13 +78,7 @@ class TensorEntry:
 
 
 def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, TensorEntry]) -> None:
-    """Write a header and tensors, atomically: whatever happens, the old file or the new one is there, and whole.
-
-    Raises:
-        NotStorable: if the name is that of a pickled file, or the header is too long.
-        MissingFolder: if its folder does not exist.
-        DiskFull: if there is no room; nothing is left behind.
-    """
+    """Write a header and tensors, atomically: whatever happens, the old file or the new one is there, and whole."""
     where = Path(path)
     if where.suffix in PICKLES:
         raise NotStorable(
@@ -100,7 +95,8 @@ def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors:
 def read_file(path: Path, limit_bytes: int) -> tuple[dict[str, Any], bytes]:
     """The header and all bytes of a file, after its seal and its format were checked. Nothing in it is run.
 
-    Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile.
+    Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile. A seal that holds says only
+    that the file is as it was written, not by whom.
     """
     data = _bytes(path, limit_bytes)
     header = _header(data)
@@ -129,6 +125,19 @@ def tensors_in(data: bytes) -> dict[str, Tensor]:
         return safetensors.torch.load(data)
     except (safetensors.SafetensorError, KeyError) as error:
         raise DamagedFile(f"its tensors do not fit the file: {error}.") from None
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors name the file; whatever a damaged one leads to is called that."""
+    remedy = "Get the file again, or save it again."
+    try:
+        yield
+    except BadPriorFile as error:
+        text = f"{path}: {error} {remedy}" if isinstance(error, DamagedFile) else f"{path}: {error}"
+        raise type(error)(text) from error.__cause__
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise DamagedFile(f"{path}: it is damaged ({type(error).__name__}: {error}). {remedy}") from error
 
 
 def versions() -> dict[str, str]:
@@ -237,3 +246,35 @@ def _header(data: bytes) -> Any:
     if not isinstance(metadata, dict) or metadata.keys() != {KEY} or not isinstance(metadata[KEY], str):
         raise DamagedFile(f'its metadata should be text under the one key "{KEY}".')
     return parse(metadata[KEY])
+
+
+# --- large symmetric factors by their lower triangle: half the bytes, and symmetric again however they were changed --
+
+
+def packed(x: Float[Tensor, "n n"]) -> Float[Tensor, "half"]:
+    """The rows of the lower triangle, one behind the other."""
+    n = len(x)
+    result = x.new_empty(n * (n + 1) // 2)
+    for i in range(n):
+        start = i * (i + 1) // 2
+        result[start : start + i + 1] = x[i, : i + 1]
+    return result
+
+
+def unpacked(half: Float[Tensor, "half"], n: int) -> Float[Tensor, "n n"]:
+    """The symmetric matrix again."""
+    x = half.new_empty(n, n)
+    for i in range(n):
+        start = i * (i + 1) // 2
+        x[i, : i + 1] = half[start : start + i + 1]
+    for start in range(0, n, LEAF):
+        stop = min(n, start + LEAF)
+        x[start:stop, stop:] = x[stop:, start:stop].T
+        own = x[start:stop, start:stop]
+        own.copy_(own.tril() + own.tril(-1).T)
+    return x
+
+
+def packed_size(n: int) -> int:
+    """Entries of the lower triangle."""
+    return n * (n + 1) // 2

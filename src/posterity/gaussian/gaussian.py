@@ -18,6 +18,7 @@ from posterity.data.hashes import fingerprint
 from posterity.data.provenance import Provenance, digest
 from posterity.errors import BlockMismatch
 from posterity.gaussian.card import Card, KnownFeatures
+from posterity.gaussian.container import write_file
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
 from posterity.gaussian.spread import Spread
 
@@ -265,10 +266,19 @@ class Gaussian:
         return replace(self, mean=mean, precision=precision).with_provenance(self.provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one `.safetensors` file, atomically; `posterity.load` gives the same Gaussian again."""
-        from posterity.gaussian.storage import save  # which builds Gaussians, and so imports this module first
+        """Write one `.safetensors` file, which `posterity.load` opens: whatever happens, the old or the new one is there, whole.
 
-        save(self, path)
+        Tensors go to the disk one after the other, and of large symmetric factors half: a prior over ResNet-50 takes some tens
+        of megabytes of memory beyond its own to be written.
+
+        Raises:
+            NotStorable: if this holds something that the format has no place for.
+            MissingFolder: if its folder does not exist.
+            DiskFull: if there is no room; nothing is left behind.
+        """
+        from posterity.gaussian.storage import disassemble  # which builds Gaussians, and so imports this module first
+
+        write_file(path, *disassemble(self))
 
     def keep_frames(self, path: str | os.PathLike[str]) -> None:
         """Compute the eigenvectors of all large blocks, once: from then on, draws and solutions need products only.

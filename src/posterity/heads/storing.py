@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from posterity.errors import DamagedFile
-from posterity.heads.classes import ClassHead, HeadCandidate, HeadMember
+from posterity.heads.classes import ClassHead, HeadMember
 from posterity.heads.numbers import NumberHead, NumberMember
+from posterity.heads.recipe import HeadCandidate
 from posterity.heads.views import KINDS, Axes, View
 from posterity.kernel.stacking import Temperatures
 
@@ -49,11 +49,7 @@ def to_tensors(head: ClassHead | NumberHead) -> Stored:
 
 
 def from_tensors(tensors: dict[str, Tensor], about: dict[str, Any]) -> ClassHead | NumberHead:
-    """The head that `to_tensors` was given.
-
-    Raises:
-        DamagedFile: if a part is missing.
-    """
+    """The head that `to_tensors` was given, or `DamagedFile` where a part is missing."""
     try:
         views = {k: View(k, tensors[f"{k}.centre"], tensors[f"{k}.scale"], tensors[f"{k}.limit"]) for k in KINDS}
         if about["kind"] == "classes":
@@ -80,8 +76,3 @@ def from_tensors(tensors: dict[str, Tensor], about: dict[str, Any]) -> ClassHead
 
 def _temperatures(about: dict[str, Any]) -> Temperatures:
     return Temperatures(tuple(about["values"]), tuple(about["weights"]))
-
-
-def with_examples(features: Tensor, labels: Tensor, folds: Tensor) -> dict[str, Tensor]:
-    """What must stand beside a head so that labels can be added later: pass it to `classify` or `regress` again."""
-    return {"examples.features": features, "examples.labels": labels, "examples.folds": torch.as_tensor(folds)}

@@ -85,7 +85,7 @@ def _point(fit: ClassFit, share: float, generator: torch.Generator | None) -> tu
         folds,
         classes=fit.head.classes,
         words=fit.words,
-        unlabelled=fit.features if fit.unlabelled is None else torch.cat([fit.features, fit.unlabelled]),
+        unlabelled=fit.features,
         recipe=fit.recipe,
     )
     return float(kept.sum()), -log_scores(part.head.log_probs(fit.features[~kept]), fit.labels[~kept])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise, Likelihood
 from posterity.errors import DamagedFile, NotStorable
-from posterity.gaussian.triangles import packed, unpacked
+from posterity.gaussian.container import packed, unpacked
 from posterity.kernel.directions import DirectionJacobian, Directions, DirectionsLatent, holds_examples
 from posterity.kernel.gradients import Rows
 from posterity.kernel.jacobian import BlockFrame, Jacobian

@@ -1,4 +1,4 @@
-"""Inputs unlike anything that was seen: their scores, and what they look like."""
+"""Unknown inputs: their scores, and what they look like."""
 
 from __future__ import annotations
 

@@ -5,8 +5,11 @@ torchmetrics is imported where it is used: loading it takes as long as the rest 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -16,11 +19,15 @@ from posterity.brief import brief
 from posterity.curvature import Categorical, Likelihood
 from posterity.data import Data
 from posterity.data.batches import batches
-from posterity.errors import BadData
+from posterity.errors import BadData, BadTargets
 from posterity.gaussian import Gaussian
 from posterity.predictive.linearised import output_moments
+from posterity.predictive.prediction import Prediction
 
 BINS = 15
+
+Probabilities = Float[Tensor, "n classes"] | Prediction
+Labels = Int[Tensor, "n"] | npt.NDArray[np.generic] | Sequence[str] | Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -35,28 +42,26 @@ class Scores:
     """How well 1 − max p separates wrong answers from right ones."""
 
 
-def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Scores:
+def score(probs: Probabilities, targets: Labels) -> Scores:
     """All measures of probabilities against labels.
 
     Args:
-        probs: one row of probabilities for each example.
-        targets: the right classes.
+        probs: a `Prediction`, or one row of probabilities for each example.
+        targets: the right classes, as numbers; beside a `Prediction` also as names.
     Returns:
         A `Scores` with accuracy, NLL, Brier score, ECE and calibration AUROC.
 
     Raises:
         BadData: if the first argument holds no probabilities.
+        BadTargets: if a label is none of the classes, or there are more or fewer of them.
 
     Example:
-        >>> pt.metrics.score(fit.predict(x).probs, y).nll
+        >>> pt.metrics.score(fit.predict(x), y).nll
     """
     from torchmetrics.functional.classification import binary_auroc, multiclass_accuracy, multiclass_calibration_error
 
-    if probs.ndim != 2 or not probs.is_floating_point():
-        raise BadData(f"probabilities come first, one row an example; these are {probs.dtype} of {tuple(probs.shape)}.")
-    if not bool(((probs.sum(-1) - 1).abs() < 0.01).all()) or bool((probs < -0.01).any()):
-        raise BadData("the rows are no probabilities, they do not sum to one: give .probs, or logits.softmax(-1).")
-    classes, targets = probs.shape[-1], targets.long()
+    probs, targets = _compared(probs, targets)
+    classes = probs.shape[-1]
     # An average of probabilities may exceed one by rounding, which torchmetrics would take for logits.
     probs = probs.clamp(0, 1)
     right = probs.argmax(-1) == targets
@@ -73,6 +78,38 @@ def score(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"]) -> Score
     )
 
 
+def _compared(found: Probabilities, labels: Labels) -> tuple[Tensor, Tensor]:
+    """Rows of probabilities, and the number of the right class of each."""
+    names: tuple[str, ...] = ()
+    if isinstance(found, Prediction):
+        names = found.names
+        found = found.probs
+    if found.ndim != 2 or not found.is_floating_point():
+        raise BadData(f"probabilities come first, one row an example; these are {found.dtype} of {tuple(found.shape)}.")
+    if not bool(((found.sum(-1) - 1).abs() < 0.01).all()) or bool((found < -0.01).any()):
+        raise BadData("the rows are no probabilities, they do not sum to one: give .probs, or logits.softmax(-1).")
+    if not isinstance(labels, Tensor):
+        array = np.asarray(labels)
+        if array.dtype.kind in "USO":
+            if not names:
+                raise BadTargets(
+                    "labels are text, and probabilities have no names: give the prediction itself, "
+                    "score(fit.predict(x), labels), or numbers in the order of fit.classes."
+                )
+            if odd := sorted({str(label) for label in array.flat} - set(names)):
+                raise BadTargets(f"the label {odd[0]!r} is none of the classes {', '.join(names[:8])}.")
+            array = np.array([names.index(str(label)) for label in array.flat])
+        labels = torch.as_tensor(array)
+    if len(labels) != len(found):
+        raise BadTargets(f"there are {len(found):,} rows of probabilities and {len(labels):,} labels.")
+    targets = labels.to(found.device).long().flatten()
+    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < found.shape[-1]:
+        raise BadTargets(
+            f"labels go from {int(targets.min())} to {int(targets.max())}; classes are 0 to {found.shape[-1] - 1}."
+        )
+    return found, targets
+
+
 def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
     """How well an uncertainty (entropy, 1 − max p) separates foreign inputs from familiar ones: 0.5 is chance, 1 perfect.
 
@@ -87,6 +124,7 @@ def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
     """
     from torchmetrics.functional.classification import binary_auroc
 
+    inside, outside = torch.as_tensor(inside), torch.as_tensor(outside)
     scores = torch.cat((inside, outside))
     foreign = torch.cat((torch.zeros_like(inside), torch.ones_like(outside))).long()
     # Ranks instead of values: torchmetrics squashes scores outside [0, 1] by a sigmoid, which makes ties.
@@ -94,12 +132,12 @@ def ood_auroc(inside: Float[Tensor, "n"], outside: Float[Tensor, "m"]) -> float:
     return float(binary_auroc(ranks / ranks.max().clamp_min(1), foreign))
 
 
-def selective_accuracy(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"], coverage: float) -> float:
+def selective_accuracy(probs: Probabilities, targets: Labels, coverage: float) -> float:
     """Accuracy on the share of inputs the classifier is surest of.
 
     Args:
-        probs: one row of probabilities for each example.
-        targets: the right classes.
+        probs: a `Prediction`, or one row of probabilities for each example.
+        targets: the right classes, as for `score`.
         coverage: the share that is kept, above 0 and up to 1.
     Returns:
         The accuracy on the kept inputs; of equal confidences the first are kept.
@@ -109,6 +147,7 @@ def selective_accuracy(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "
     """
     if not 0 < coverage <= 1:
         raise ValueError(f"coverage lies above 0 and up to 1, not {coverage}")
+    probs, targets = _compared(probs, targets)
     kept = max(1, round(coverage * len(targets)))
     surest = probs.max(-1).values.argsort(descending=True, stable=True)[:kept]
     return float((probs[surest].argmax(-1) == targets[surest]).double().mean())
@@ -125,12 +164,12 @@ class Reliability:
     share: tuple[float, ...]
 
 
-def reliability(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"], bins: int = BINS) -> Reliability:
+def reliability(probs: Probabilities, targets: Labels, bins: int = BINS) -> Reliability:
     """Mean confidence, accuracy and share of inputs of each bin that has any.
 
     Args:
-        probs: one row of probabilities for each example.
-        targets: the right classes.
+        probs: a `Prediction`, or one row of probabilities for each example.
+        targets: the right classes, as for `score`.
         bins: of equal width, from 0 to 1.
     Returns:
         A `Reliability`: what a reliability diagram shows.
@@ -139,6 +178,7 @@ def reliability(probs: Float[Tensor, "n classes"], targets: Int[Tensor, "n"], bi
         >>> found = pt.metrics.reliability(probs, y)
         >>> axis.plot(found.confidence, found.accuracy)
     """
+    probs, targets = _compared(probs, targets)
     confidence, labels = probs.max(-1)
     index = (confidence * bins).long().clamp_max(bins - 1)
     rows = []

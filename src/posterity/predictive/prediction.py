@@ -172,7 +172,7 @@ class Prediction:
         return self.epistemic
 
 
-class _Later:
+class _DeferredField:
     """A field that may be given as a function, which is called when the field is first asked for."""
 
     def __init__(self, name: str) -> None:
@@ -192,7 +192,7 @@ class _Later:
 LATER = ("epistemic", "aleatoric", "unknown")
 """Fields that take longer than all others of few inputs, and are often not looked at."""
 for _name in LATER:
-    setattr(Prediction, _name, _Later(_name))
+    setattr(Prediction, _name, _DeferredField(_name))
 
 
 def _range(x: Tensor) -> str:

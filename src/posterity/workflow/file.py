@@ -31,11 +31,11 @@ from posterity.data.batches import Batch
 from posterity.data.examples import TrainingSet
 from posterity.errors import DamagedFile, NotAFit, NotAPrior, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
-from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
+from posterity.gaussian.bundle import Bundle, read_bundle, write_bundle
 from posterity.gaussian.card import KnownFeatures
-from posterity.gaussian.container import LIMIT
+from posterity.gaussian.container import LIMIT, naming
 from posterity.gaussian.storage import load as load_gaussian
-from posterity.heads.network import FeatureNetwork
+from posterity.heads.views import FeatureNetwork
 from posterity.laplace import Scales
 from posterity.novelty import from_known, to_known
 from posterity.predictive.predictor import Context

@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from posterity.errors import DamagedFile, NotAFit, NotStorable, NotWritable, OtherNetwork
-from posterity.gaussian.bundle import naming
+from posterity.gaussian.container import naming
 from posterity.workflow.file import read_manifest, save_fit
 
 LABELS = {"U": "text", "i": "whole", "u": "whole", "f": "number", "b": "truth"}

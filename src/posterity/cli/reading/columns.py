@@ -121,7 +121,8 @@ def _check_there(table: Table, wanted: tuple[str, ...], learned: bool) -> None:
     lacking = [name for name in wanted if name not in table.names]
     if lacking:
         listed = ", ".join(f'"{name}"' for name in lacking) + (" that was learned from" if learned else "")
-        raise BadData(f"{table.path} lacks the column {listed}: it has {', '.join(table.names)}.")
+        what = "column" if len(lacking) == 1 else "columns"
+        raise BadData(f"{table.path} lacks the {what} {listed}: it has {', '.join(table.names)}.")
 
 
 def _kept(table: Table, wanted: tuple[str, ...], options: ReadOptions) -> tuple[Array, list[str]]:

@@ -68,7 +68,9 @@ def encoder(name: str, size: int | None = None) -> Encoder:
             return Encoder(name, size or SIZE, _made(name))
     except ImportError as error:
         what = "onnxruntime" if name.lower().endswith(".onnx") else library
-        raise NotInstalled(f"the encoder {name} needs {what}, which cannot be imported ({error}).") from None
+        raise NotInstalled(
+            f"the encoder {name} needs {what}, which cannot be imported ({error}): pip install {what}"
+        ) from None
     except (UnknownNetwork, NotInstalled):
         raise
     except Exception as error:  # whatever a library or someone's module raises

@@ -181,7 +181,11 @@ def arrow_table(path: Path, found: Any) -> Table:
     found.validate(full=True)
     columns: dict[str, Numbers | Texts] = {}
     refused: dict[str, str] = {}
-    names = found.column_names
+    names, notes = found.column_names, []
+    if index := [name for name in names if not name or name.startswith("__index_level_")]:
+        notes.append(f'column "{index[0]}" has no name and was left out (pandas writes its index so).')
+        found = found.drop_columns(list(set(index)))
+        names = found.column_names
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise BadData(f'{path} has two columns "{twice[:80]}": names of columns must differ.')
     for name in names:
@@ -203,7 +207,7 @@ def arrow_table(path: Path, found: Any) -> Table:
             refused[name] = "dates or times: use days, months or years as numbers"
         else:
             refused[name] = f"{kind}, which is neither numbers nor text"
-    return Table(path, columns, list(range(1, found.num_rows + 1)), "row", False, refused)
+    return Table(path, columns, list(range(1, found.num_rows + 1)), "row", False, refused, notes=notes)
 
 
 def _is_text(kind: Any) -> bool:

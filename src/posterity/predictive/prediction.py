@@ -179,6 +179,8 @@ class _DeferredField:
         self.name = name
 
     def __get__(self, of: Any, owner: type) -> Any:
+        if of is None:
+            return self
         value = vars(of)[self.name]
         if callable(value):
             with torch.inference_mode(False), torch.no_grad():

@@ -43,7 +43,7 @@ def library(folder: Path) -> None:
     assert torch.equal(pt.load(folder / "a.fit", network()).predict(x).probs, predicted.probs)
     assert 0 < pt.metrics.score(predicted, data[1]).accuracy <= 1
     last = pt.posterior(source.model, data, blocks=["2"], progress=False)
-    exported = torch.export.export(last.module(unknown=False), (x,)).module()(x)
+    exported = torch.export.export(last.module(unknown=False), (x,), strict=False).module()(x)
     assert (exported[0] - last.predict(x).probs).abs().max() < 1e-4
     assert pt.head(x, data[1]).predict(x).probs.shape == (60, 3)
     certificate = pt.certify(source.model, source.posterior, pt.isotropic(network()), data, progress=False)

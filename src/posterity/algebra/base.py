@@ -147,11 +147,6 @@ class Matrix(ABC):
             "`solve`, `whiten` or `trace_of`."
         )
 
-    def _scaled_frame(self, scalar: float | Tensor, into: Matrix) -> None:
-        """Hand this matrix's frame on to a multiple of it, if it is there."""
-        if "_frame" in self.__dict__ and isinstance(scalar, float | int) and scalar > 0:
-            into.__dict__["_frame"] = self.__dict__["_frame"].scaled(float(scalar))
-
     def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         """The w with `self @ w == v`."""
         v, frame = self._fits(v), self.frame()

@@ -276,7 +276,7 @@ class Recorder:
 
 
 def version_of(a: Tensor) -> int:
-    """Inference tensors keep no count, and cannot be changed where gradients are taken."""
+    """How often a tensor was changed in place. Inference tensors keep no count, and no gradient is taken where they change."""
     return 0 if a.is_inference() else a._version
 
 

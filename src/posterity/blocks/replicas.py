@@ -22,6 +22,8 @@ class Replica:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
+        self.like = next(module.parameters())
+        """For the device and precision of inputs."""
         self._found: dict[tuple[str, ...], dict[str, Block]] = {}
 
     def blocks(self, like: Mapping[str, Any]) -> dict[str, Block]:

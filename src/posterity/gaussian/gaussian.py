@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, is_large, nearest, relative_error
 from posterity.blocks import find_blocks, named, write_blocks
+from posterity.blocks.base import version_of
 from posterity.brief import brief_blocks
 from posterity.data.hashes import fingerprint
 from posterity.data.provenance import Provenance, digest
@@ -74,7 +75,7 @@ class Gaussian:
 
     def _card_is_of_this_mean(self) -> bool:
         """Whether every block's mean is as it was when the card was written. Looked at again when a tensor has changed."""
-        now = {name: (id(mean), _version(mean)) for name, mean in self.mean.items()}
+        now = {name: (id(mean), version_of(mean)) for name, mean in self.mean.items()}
         kept = self.__dict__.get("_looked")
         if kept is None or kept[0] != now:
             kept = now, _digests(self.mean).items() <= dict(self.card.speaks_of).items()
@@ -336,8 +337,3 @@ def check_frozen(gaussian: Gaussian, model: nn.Module) -> None:
 
 def _digests(mean: Mapping[str, Tensor]) -> dict[str, str]:
     return {name: digest(x) for name, x in mean.items()}
-
-
-def _version(x: Tensor) -> int:
-    """Counts the changes of a tensor in place; tensors of inference mode do not count theirs."""
-    return -1 if x.is_inference() else x._version

@@ -36,7 +36,7 @@ STUDY = Study(
         "“Library” is `pt.head(x, y).predict(new)` and then `.sets(0.9)` or `.interval(0.9)`. The split trains the same head on "
         "one half of the same labels, of every class, and calibrates on the other.",
         "Labels are drawn at random, of a fifth as many classes at most, again until each class has two. Watch: three windows "
-        "of each recording, labelled and tested by whole recordings; the library is told the groups, and once not.",
+        "of each recording, labelled and tested by whole recordings; the library is given the groups, and once not.",
         "A class is in a set by its probability; the most probable one always is, for all ways alike. Intervals are a number of "
         "the prediction's own deviations wide, for all ways alike.",
         "No theorem holds for the library's sets without further assumptions, where split conformal has 1 − α. "

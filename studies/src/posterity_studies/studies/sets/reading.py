@@ -58,7 +58,7 @@ def verdict(records: Sequence[Record]) -> Verdict:
         f"on average. By labels: {by_labels}."
     )
     if together := grouped(records):
-        told, not_told = (coverage(records, way, together).mean for way in ("library", "without groups"))
-        why += f" Examples that belong together: {told:.1%} with their groups, {not_told:.1%} without."
+        by_group, alone = (coverage(records, way, together).mean for way in ("library", "without groups"))
+        why += f" Examples that belong together: {by_group:.1%} with their groups, {alone:.1%} without."
     held = reached["library"] >= nominal - 0.01 and saved >= 0.15
     return Verdict(Outcome.ours if held else Outcome.unsupported, why)

@@ -29,7 +29,7 @@ def _both(records: Sequence[Record], count: int) -> Table:
 def _groups(records: Sequence[Record]) -> Table:
     ways = ("library", "without groups", "split")
     rows = [[t[0], str(t[1]), *(_shown(records, t, way) for way in ways)] for t in grouped(records)]
-    columns = ["data", "labels", "library, told the groups", "library, not told", "split by groups"]
+    columns = ["data", "labels", "library, given the groups", "library, without them", "split by groups"]
     return Table("Examples that belong together: coverage / mean size", columns, rows)
 
 

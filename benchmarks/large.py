@@ -29,7 +29,7 @@ from posterity.curvature import Estimator
 from posterity.data.batches import input_batches
 from posterity.errors import NoDataSet
 from posterity.laplace.prior import PriorPenalty
-from posterity.predictive.jvp import linear_draws
+from posterity.predictive.draws import linear_draws
 from posterity_studies.shared.datasets import imagenet_samples
 from posterity_studies.shared.resnet import ResNet, frozen_norms, imagenet_resnet50, normalised, resnet50
 

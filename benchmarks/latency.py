@@ -102,8 +102,14 @@ def predictors(model: nn.Module, x: Tensor, y: Tensor, exact: bool) -> dict[str,
     shares = tuple((1 / NETWORKS, gaussian.mean) for _ in range(NETWORKS))
     last = pt.posterior(model, (x, y), blocks=[head], progress=False)
     exported = last.module()
+
+    def every_part(new: Tensor) -> object:
+        said = last.predict(new)
+        return said.probs, said.epistemic, said.unknown
+
     found: dict[str, Callable[[Tensor], object]] = {
         "last layer": last.predict,
+        "last layer, uncertainty in parts and unknown": every_part,
         "last layer, fit.module()": exported,
         "averaged networks": speaking(AveragedNetworks(shares, Calibration(), Categorical())),
         "structured, all layers": speaking(StructuredGaussian(gaussian, Calibration(), Categorical())),

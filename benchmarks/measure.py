@@ -25,7 +25,7 @@ Job = Callable[[], object]
 """A piece of work that is called for its cost; what it returns is dropped."""
 
 PACKAGES = (
-    "posterity",
+    "posterity-torch",
     "torch",
     "numpy",
     "laplace-torch",

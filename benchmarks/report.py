@@ -55,6 +55,9 @@ def tables(results: Mapping[str, list[Line]]) -> dict[str, Table]:
         "predictive": _predictive(results.get("predictive", [])),
         "certificates": _certificates(results.get("certificates", [])),
         "progressive": _progressive(results.get("progressive", [])),
+        "latency": _latency(results.get("latency", [])),
+        "memory": _memory(results.get("memory", [])),
+        "threads": _threads(results.get("serving", [])),
     }
     return {name: table for name, table in found.items() if table.rows}
 
@@ -70,6 +73,46 @@ def render(document: Path, results: Mapping[str, list[Line]]) -> None:
             )
         text = marked.sub(lambda m, table=table: m[1] + table.markdown() + m[2], text)  # type: ignore[misc]
     document.write_text(text)
+
+
+def _latency(lines: list[Line]) -> Table:
+    rows = []
+    for line in lines:
+        target = line["target"]
+        reached = "" if target is None else _verdict(line["times_plain"] <= target, f"≤ {target:g}×")
+        times = f"{line['times_plain']:.1f}×"
+        rows.append((line["network"], line["predictor"], f"{line['milliseconds']:.2f}", times, reached))
+    return Table("One input", ("network", "predictor", "CPU ms", "plain network", "target"), rows, words=2)
+
+
+def _memory(lines: list[Line]) -> Table:
+    rows = [
+        (
+            line["what"],
+            "refused" if line["refused"] else "held",
+            f"{line['peak_bytes'] / GIB:.2f}",
+            f"{line['seconds']:.1f}",
+            _verdict(line["peak_bytes"] <= line["target_bytes"], f"≤ {line['target_bytes'] / GIB:g} GiB"),
+        )
+        for line in lines
+    ]
+    return Table("Posteriors that are large", ("posterior", "", "peak GiB", "CPU s", "target"), rows, words=2)
+
+
+def _threads(lines: list[Line]) -> Table:
+    rows = [
+        (
+            str(line["clients"]),
+            f"{line['requests']:,}",
+            str(line["errors"]),
+            f"{line['requests_a_second']:.0f}",
+            f"{line['median_ms']:.1f}",
+            f"{line['percentile_99_ms']:.0f}",
+        )
+        for line in lines
+    ]
+    columns = ("clients", "requests", "errors", "requests a second", "median, ms", "99th percentile, ms")
+    return Table("One fit, a thread for each request (wall clock, both cores shared with the clients)", columns, rows)
 
 
 def _predictive(lines: list[Line]) -> Table:

@@ -10,6 +10,8 @@ from torch import nn
 from watching import check_gradients, close, filled, numbers
 
 from posterity.blocks import find_blocks
+from posterity.blocks.conv_overlap import BandMoment
+from posterity.blocks.linear import RowMoment
 
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
@@ -54,7 +56,8 @@ def test_products_of_pixel_rows_hold_every_product_of_patches(geometry):
     conv, x = geometry
     (block,) = find_blocks(conv).values()
     layer = block.layer
-    bands, patches = layer.by_bands(layer.window(tuple(x.shape[2:]))), layer.by_patches()
+    bands = BandMoment(layer.window(tuple(x.shape[2:])), layer.pictures)
+    patches = RowMoment(layer.bias, layer.patches)
     for way in (bands, patches):
         way.add(x[:1])
         way.add(x[1:])

@@ -126,9 +126,9 @@ def test_pixel_rows_and_patches_give_one_input_moment(kind):
     block, a, s = watch(model, lambda m: m(x)).only()
     layer = block.layer
     rows = layer.rows(a, s)[0].flatten(0, 1)
-    ways = [layer.by_patches()]
+    ways = [RowMoment(layer.bias, layer.patches)]
     if layer.mode == "constant" and layer.dilation[0] == 1:
-        ways.append(layer.by_bands(layer.window(tuple(a.shape[2:]))))
+        ways.append(BandMoment(layer.window(tuple(a.shape[2:])), layer.pictures))
     for way in ways:
         way.add(a[:2])
         way.matrix()  # looking at the sum does not disturb it
@@ -150,7 +150,8 @@ def test_shifted_pictures_and_patches_give_one_input_moment(size, groups, bias):
     """Also where a picture is smaller than a kernel, and its first row is its last."""
     layer = find_blocks(nn.Conv2d(groups * 3, 4, 3, padding=1, groups=groups, bias=bias))[""].layer
     a = numbers(5, groups * 3, *size)
-    patches, shifts = layer.by_patches(), layer.by_shifts()
+    patches = RowMoment(layer.bias, layer.patches)
+    shifts = ShiftMoment(layer.channels, layer.bias, layer.pictures)
     for way in (patches, shifts):
         way.add(a[:2])
         way.matrix()

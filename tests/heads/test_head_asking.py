@@ -39,13 +39,12 @@ def test_greedy_choices_are_those_of_dense_covariances():
     assert ask(fit.head, pool, 8).tolist() == brute_force(fit.head, pool, 8)
 
 
-def test_more_candidates_than_finalists_change_nothing_where_the_best_are_among_them(monkeypatch):
+def test_more_candidates_than_finalists_change_nothing_where_the_best_are_among_them():
     fit, pool, _ = fitted()
     draw = torch.Generator().manual_seed(0)
     whole = ask(fit.head, pool, 3, generator=draw.manual_seed(0)).tolist()
-    monkeypatch.setattr("posterity.heads.asking.FINALISTS", 20)
-    monkeypatch.setattr("posterity.heads.asking.CHUNK", 7)
-    assert ask(fit.head, pool, 3, generator=draw.manual_seed(0)).tolist() == whole
+    few = ask(fit.head, pool, 3, generator=draw.manual_seed(0), finalists=20, chunk=7)
+    assert few.tolist() == whole
 
 
 def test_rows_with_a_label_are_not_asked_for():

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from posterity.errors import BadData, BadTargets, NoData, SizeMismatch
 from posterity.heads import HeadRecipe, classify, from_tensors, to_tensors
-from posterity.heads.discriminant import discriminants
+from posterity.heads.fitting import discriminants
 from posterity.heads.softmax import SoftmaxProblems, modes
 from posterity.heads.views import Axes, View, unit
 from posterity.kernel.stacking import GRID, Temperatures, log_scores, stacked

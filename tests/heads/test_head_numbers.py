@@ -25,12 +25,9 @@ def ridge(rows, y, strength):
     return inverse, inverse @ z.mT @ y
 
 
-def test_left_out_numbers_are_those_of_refits_without_the_fold(monkeypatch):
-    monkeypatch.setattr("posterity.heads.numbers.STRENGTHS", (0.5,))
-    monkeypatch.setattr("posterity.heads.numbers.KINDS", ("columns",))
-    monkeypatch.setattr("posterity.heads.numbers.NumberHead.width", 5)
+def test_left_out_numbers_are_those_of_refits_without_the_fold():
     x, y, folds = line()
-    fit = regress(x, y, folds)
+    fit = regress(x, y, folds, strengths=(0.5,), kinds=("columns",))
     rows = fit.head.views["columns"](x) - fit.head.middle["columns"]
     noise = fit.head.members[0].noise
     for k in range(5):

@@ -9,11 +9,10 @@ from small import Problem, some_inputs
 
 import posterity as pt
 from posterity.gaussian import Gaussian
-from posterity.kernel import Jacobian, choose, positions
+from posterity.kernel import Jacobian, choose, gradients
 from posterity.kernel.choose import FAR, FAR_FLOORS, FAR_HEADS, TYPICAL, UNITS, unit
-from posterity.kernel.gradients import Gradients
+from posterity.kernel.gradients import Gradients, Positions
 from posterity.kernel.kernels import SHARES
-from posterity.kernel.positions import Positions
 from posterity.workflow.ways.around_prior import COMBINED, MOST_ROWS, _directions
 
 
@@ -32,7 +31,7 @@ def pair():
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("piece", [1, 1 << 24])
 def test_kernels_are_those_of_gradients_written_out(pair, weighted, piece, monkeypatch):
-    monkeypatch.setattr(positions, "PIECE", piece)
+    monkeypatch.setattr(gradients, "WRITTEN", piece)
     (one, plain_one), (two, plain_two) = pair
     weights = torch.rand(4, 5, generator=torch.Generator().manual_seed(1)).double() if weighted else None
     torch.testing.assert_close(one.gram(two, weights), plain_one.gram(plain_two, weights))

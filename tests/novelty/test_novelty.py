@@ -7,7 +7,7 @@ import torch
 
 from posterity.curvature import Bernoulli, Categorical, GaussianNoise
 from posterity.errors import BadData, DamagedFile, NoData, SizeMismatch
-from posterity.gaussian.known import KnownFeatures
+from posterity.gaussian.card import KnownFeatures
 from posterity.novelty import (
     LeftOutInputs,
     Reference,

@@ -7,7 +7,7 @@ from torch import nn
 import posterity as pt
 from posterity.blocks import find_blocks, write_blocks
 from posterity.data.batches import input_batches
-from posterity.predictive.jvp import linear_draws
+from posterity.predictive.draws import linear_draws
 
 
 def network():

@@ -11,7 +11,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.blocks import find_blocks, run_with, write_blocks
-from posterity.predictive import sampled as module
+from posterity.predictive import draws as module
 
 
 def seeded(seed: int = 0) -> torch.Generator:

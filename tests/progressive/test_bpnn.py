@@ -10,11 +10,13 @@ import torch
 from made import HEAD, LATERALS, QUICK, bpnn, dice, learned_prior, network, task
 
 from posterity import BPNN, KFAC, Diagonal, GaussianNoise, Scales, Task, isotropic
+from posterity.curvature import EKFAC, KFOC, ExactLabels
 from posterity.errors import BadLearnerFile, Overlap
 from posterity.gaussian.bundle import read_bundle
 from posterity.laplace import train
 from posterity.pacbayes import Landscape, TunedScales, one_number
 from posterity.progressive import Stream
+from posterity.progressive.storage import _present
 from posterity_studies.shared.continual import follow
 
 
@@ -349,6 +351,13 @@ def test_a_file_that_is_not_a_learners_is_refused(tmp_path: Path, wrong: bytes |
         path.write_bytes((tmp_path / "column-000.safetensors").read_bytes())
     with pytest.raises(BadLearnerFile, match=str(tmp_path)):
         BPNN.load(tmp_path, network())
+
+
+@pytest.mark.parametrize("now", [EKFAC(), KFOC(labels=ExactLabels())])
+def test_files_of_earlier_versions_name_labels_as_they_did_then(now) -> None:
+    then = repr(now).replace("Labels(", "(")
+    assert then != repr(now)
+    assert _present(then) == _present(repr(now)) == repr(now)
 
 
 def test_what_a_file_cannot_hold_has_to_be_given_again(tmp_path: Path) -> None:

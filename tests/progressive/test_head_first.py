@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from posterity import BPNN, isotropic
 from posterity.errors import NoData
-from posterity.progressive.head_first import fit_head
 from posterity.progressive.task import Task
+from posterity.progressive.training import fit_head
 
 TEMPERATURES = (1.0, 1e-2, 1e-8)
 

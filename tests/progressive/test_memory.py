@@ -15,9 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from posterity import BPNN, Scales, Task
 from posterity.errors import ChangedInput
 from posterity.laplace import train
-from posterity.progressive.draws import Draws
 from posterity.progressive.memory import POOL
-from posterity.progressive.network import Network
+from posterity.progressive.network import Draws, Network
 from posterity_studies.shared.continual import PNN
 
 DOUBLE = torch.float64

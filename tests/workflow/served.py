@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -106,7 +106,8 @@ def blank(kind: str) -> nn.Module:
 
 def said(found: pt.Prediction) -> dict[str, Tensor]:
     """All tensors of a prediction."""
-    return {name: value for name, value in vars(found).items() if isinstance(value, Tensor)}
+    every = {f.name: getattr(found, f.name) for f in fields(found)}
+    return {name: value for name, value in every.items() if isinstance(value, Tensor)}
 
 
 def path(folder: Path, kind: str) -> Path:

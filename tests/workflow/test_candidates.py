@@ -7,9 +7,9 @@ import torch
 from outcomes import NAMES, adapt, learn, network, points, posterior, source, trained
 
 import posterity as pt
+from posterity.predictive.beside_network import HeadOnFeatures
 from posterity.predictive.exact import AveragedNetworks, ExactLinear
 from posterity.predictive.linearised import StructuredGaussian
-from posterity.predictive.on_features import HeadOnFeatures
 from posterity.predictive.predictor import Stack
 from posterity.workflow.recipe import Limits, Recipe, Stacking
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import posterity as pt
 from posterity.errors import NotStorable, WrongChoice
-from posterity.predictive.on_inputs import InputModelPredictor
+from posterity.predictive.beside_network import InputModelPredictor
 from posterity.tables import LinearClasses, LinearNumbers, Process
 from posterity.workflow import Fit, learn
 from posterity.workflow.file import load

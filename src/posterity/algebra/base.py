@@ -147,11 +147,6 @@ class Matrix(ABC):
             "`solve`, `whiten` or `trace_of`."
         )
 
-    def _scaled_frame(self, scalar: float | Tensor, into: Matrix) -> None:
-        """Hand this matrix's frame on to a multiple of it, if it is there."""
-        if "_frame" in self.__dict__ and isinstance(scalar, float | int) and scalar > 0:
-            into.__dict__["_frame"] = self.__dict__["_frame"].scaled(float(scalar))
-
     def solve(self, v: Float[Tensor, "*v out inp"]) -> Float[Tensor, "*r out inp"]:
         """The w with `self @ w == v`."""
         v, frame = self._fits(v), self.frame()
@@ -276,14 +271,10 @@ def standard_normal(
     return torch.randn((n, *shape), dtype=torch.float64, device=where, generator=generator).to(like.device)
 
 
-def real(x: Tensor, name: str) -> None:
-    if not x.is_floating_point():
-        raise NotReal(f"{name} has dtype {x.dtype}: convert it with .double() first.")
-
-
 def finite(x: Tensor, name: str) -> None:
     """Refuse entries that are no finite real numbers."""
-    real(x, name)
+    if not x.is_floating_point():
+        raise NotReal(f"{name} has dtype {x.dtype}: convert it with .double() first.")
     # The sum is finite only if every entry is (or on overflow, which the exact look below clears up),
     # and unlike isfinite() it allocates nothing.
     if not torch.isfinite(x.sum()):

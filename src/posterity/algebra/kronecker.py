@@ -157,7 +157,8 @@ class Kronecker(Matrix):
             product = Kronecker.unchecked(self.left * per_matrix(scalar), self.right)
         else:
             product = Kronecker.unchecked(self.left, self.right * per_matrix(scalar))
-        self._scaled_frame(scalar, product)
+        if "_frame" in self.__dict__ and isinstance(scalar, float | int) and scalar > 0:
+            product.__dict__["_frame"] = self.__dict__["_frame"].scaled(float(scalar))
         return product
 
 

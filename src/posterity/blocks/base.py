@@ -1,8 +1,4 @@
-"""A layer as one matrix, a block (a layer by name), and the calls of blocks while a network runs.
-
-Watching a network, no parameter takes part in the backward pass and nothing is written into the network, so a pass costs the
-gradients of activations and no more. What a block needs is handed over as soon as its gradient is there, and then let go.
-"""
+"""A layer as one matrix, a block (a layer by name), and the calls of blocks while a network runs."""
 
 from __future__ import annotations
 
@@ -116,7 +112,25 @@ class Block:
         return self.layer.out, self.layer.inp
 
 
-class Moment(ABC):
+class Resumable:
+    """Running sums: fields that hold tensors and numbers, or lists of them, are what a checkpoint keeps."""
+
+    def state(self) -> dict[str, Any]:
+        """The sums so far."""
+
+        def plain(value: object) -> bool:
+            if isinstance(value, list):
+                return all(map(plain, value))
+            return value is None or isinstance(value, Tensor | int | float)
+
+        return {name: value for name, value in vars(self).items() if plain(value)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the sums of a checkpoint. Called on an empty one."""
+        vars(self).update(state)
+
+
+class Moment(Resumable, ABC):
     """A running second moment Σ_t a_t a_tᵀ of a layer's input rows, and how many rows it has seen."""
 
     def __init__(self) -> None:
@@ -125,14 +139,6 @@ class Moment(ABC):
     @abstractmethod
     def add(self, a: Tensor) -> None:
         """Count the input rows of one more batch."""
-
-    def state(self) -> dict[str, Any]:
-        """The sums so far, as tensors and numbers: what a checkpoint keeps."""
-        return plain_fields(self)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the sums of a checkpoint."""
-        vars(self).update(state)
 
     @abstractmethod
     def matrix(self) -> Float[Tensor, "inp inp"]:
@@ -169,17 +175,6 @@ class DiagonalLayer(Layer):
 
     def output_moment(self) -> Moment:
         raise AssertionError(f"a {type(self).__name__} has no Kronecker factors")
-
-
-def plain_fields(owner: object) -> dict[str, Any]:
-    """The fields of an object that hold tensors and numbers, or lists of them."""
-
-    def plain(value: object) -> bool:
-        if isinstance(value, list):
-            return all(map(plain, value))
-        return value is None or isinstance(value, Tensor | int | float)
-
-    return {name: value for name, value in vars(owner).items() if plain(value)}
 
 
 def with_ones(rows: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n1"]:
@@ -222,6 +217,9 @@ class Call:
 @dataclass
 class Recorder:
     """Collects the calls of one batch.
+
+    No parameter takes part in the backward pass and nothing is written into the network, so a pass costs the gradients of
+    activations and no more. What a block needs is handed over as soon as its gradient is there, and then let go.
 
     `on_input(name, a)` is called at every call going forward; `on_gradient(name, calls)` of each block once, going back,
     when all its calls have their gradients (a module applied twice has two calls).
@@ -278,7 +276,7 @@ class Recorder:
 
 
 def version_of(a: Tensor) -> int:
-    """Inference tensors keep no count, and cannot be changed where gradients are taken."""
+    """How often a tensor was changed in place. Inference tensors keep no count, and no gradient is taken where they change."""
     return 0 if a.is_inference() else a._version
 
 

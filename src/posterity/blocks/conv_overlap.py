@@ -1,9 +1,4 @@
-"""Σ p pᵀ over overlapping patches without writing patches out.
-
-Two kernel offsets u, v meet pixels x + u and x + v: every entry of Σ p pᵀ is a sum of products of two pixels less than a
-kernel apart. So it is enough to sum the products of *rows of pixels* less than k rows apart over the data, and to gather the
-patch moment from them once, at the end.
-"""
+"""Σ p pᵀ over overlapping patches without writing patches out: from products of rows of pixels."""
 
 from __future__ import annotations
 
@@ -69,8 +64,9 @@ class Window:
 
 
 class BandMoment(MomentOfRows):
-    """Sums of products of pixel rows up to a kernel apart.
+    """Sums of products of pixel rows less than a kernel apart, from which the patch moment is gathered once, at the end.
 
+    Two kernel offsets u, v meet pixels x + u and x + v: every entry of Σ p pᵀ is a sum of products of two such pixels.
     O(rows · k · row²) a batch element against O(positions · (channels · k²)²) with patches: for LeNet-5's second
     convolution 0.5 against 2.3 million multiplications an image, and no copy of the input k² times its size.
     """

@@ -1,10 +1,4 @@
-"""Σ p pᵀ over 3×3 patches from correlations of the picture with itself.
-
-Two kernel offsets u, v meet pixels y and y + d with d = v − u. Of the 81 blocks of Σ p pᵀ only those of 25 displacements d
-differ, 13 up to transposition, but for the border: where u and v are equal and not zero along a dimension, one row (or column)
-of pixels at its end never meets them. So thirteen correlations over all pixels, and a few over the border, are summed over the
-data, and the moment is put together from them once, at the end: a quarter of the multiplications, and no patch is written out.
-"""
+"""Σ p pᵀ over 3×3 patches from correlations of the picture with itself."""
 
 from __future__ import annotations
 
@@ -27,7 +21,13 @@ HALF = tuple((r, c) for r in range(REACH + 1) for c in range(-REACH, REACH + 1) 
 
 
 class ShiftMoment(MomentOfRows):
-    """For kernels of 3×3 with a border of one zero, stride 1 and no dilation. O(13 · pixels · channels²)."""
+    """For kernels of 3×3 with a border of one zero, stride 1 and no dilation. O(13 · pixels · channels²).
+
+    Two kernel offsets u, v meet pixels y and y + d with d = v − u. Of the 81 blocks of Σ p pᵀ only those of 25 displacements d
+    differ, 13 up to transposition, but for the border: where u and v are equal and not zero along a dimension, one row (or
+    column) of pixels at its end never meets them. So thirteen correlations over all pixels, and a few over the border, are
+    summed, and the moment is put together from them once, at the end: a quarter of the multiplications, and no patch written out.
+    """
 
     def __init__(self, channels: int, bias: bool, pieces: Callable[[Tensor], Iterable[Tensor]]) -> None:
         super().__init__(pieces)

@@ -1,8 +1,4 @@
-"""Convolutions in one, two and three dimensions as matrices over patches.
-
-The expensive part of every Kronecker estimator is Σ p pᵀ over patches p. Written out, patches repeat each pixel k² times;
-here they are written out only when nothing cheaper fits (`input_moment` counts and chooses), a slice of the batch at a time.
-"""
+"""Convolutions in one, two and three dimensions as matrices over patches."""
 
 from __future__ import annotations
 
@@ -132,24 +128,18 @@ class ConvolutionLayer(Layer):
         return s.reshape(len(a), -1, s.shape[-1])
 
     def input_moment(self, shape: torch.Size) -> Moment:
+        """Σ p pᵀ over patches p, the expensive part of every Kronecker estimator: patches, which repeat each pixel k² times, are
+        written out only when nothing cheaper fits, a slice of the batch at a time.
+        """
         window = self.window(tuple(shape[-len(self.kernel) :]))
         if self.mode == "constant" and window.rows_pay:
-            return self.by_bands(window)
-        return self.by_shifts() if self.slides else self.by_patches()
+            return BandMoment(window, self.pictures)
+        return (
+            ShiftMoment(self.channels, self.bias, self.pictures) if self.slides else RowMoment(self.bias, self.patches)
+        )
 
-    def by_bands(self, window: Window) -> Moment:
-        """Σ p pᵀ gathered from products of pixel rows."""
-        return BandMoment(window, self._pictures)
-
-    def by_shifts(self) -> Moment:
-        """Σ p pᵀ from correlations between pixels."""
-        return ShiftMoment(self.channels, self.bias, self._pictures)
-
-    def by_patches(self) -> Moment:
-        """Σ p pᵀ with patches written out."""
-        return RowMoment(self.bias, self.patches)
-
-    def _pictures(self, a: Tensor) -> tuple[Tensor]:
+    def pictures(self, a: Tensor) -> tuple[Tensor]:
+        """The input as one batch of pictures, without the padding around them."""
         return (self.by_group(self.flat_batch(a)),)
 
     @property

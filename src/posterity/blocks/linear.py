@@ -9,12 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from posterity.algebra import is_large
 from posterity.blocks.base import CHUNK, Layer, Moment, MomentOfRows, with_ones
-
-LARGE = 1024
-"""Columns from which a second moment is summed in the network's precision: in float64 a ResNet-50's would take 1.3 GB.
-
-Rounding then grows by one part in 10⁷ of the largest entries with the root of the number of batches."""
 
 HALVED = 512
 """Columns from which a symmetric product is multiplied out on and below the diagonal only."""
@@ -102,7 +98,7 @@ class RowMoment(MomentOfRows):
         mirror(self.total[:n, :n])
         if self.bias:
             self.total[:-1, -1] = self.total[-1, :-1]
-        return self.total if len(self.total) >= LARGE else self.total.clone()
+        return self.total if is_large(len(self.total)) else self.total.clone()
 
 
 def joined(weight: Float[Tensor, "out ..."], bias: Float[Tensor, "out"] | None) -> Float[Tensor, "out inp"]:
@@ -133,8 +129,12 @@ class TransposedLinearLayer(LinearLayer):
 
 
 def sum_dtype(side: int, rows: torch.dtype) -> torch.dtype:
-    """What a second moment of so many columns is summed in, from rows of this precision."""
-    return rows if side >= LARGE else torch.float64
+    """What a second moment of so many columns is summed in, from rows of this precision: in float64, unless it is large.
+
+    In float64 a ResNet-50's would take 1.3 GB. Rounding in float32 grows by one part in 10⁷ of the largest entries with the root
+    of the number of batches.
+    """
+    return rows if is_large(side) else torch.float64
 
 
 def add_gram(total: Float[Tensor, "n n"], x: Float[Tensor, "rows n"]) -> None:

@@ -1,9 +1,4 @@
-"""Copies of a network that predict at the same time.
-
-Running a network with other weights, and watching its layers, changes the module for as long as it runs. A fit therefore never
-runs the user's network: it has its own copy of the weights, and every prediction borrows a replica, whose modules are its own
-and whose weights are shared with all other replicas.
-"""
+"""Copies of a network that predict at the same time."""
 
 from __future__ import annotations
 
@@ -27,6 +22,8 @@ class Replica:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
+        self.like = next(module.parameters())
+        """For the device and precision of inputs."""
         self._found: dict[tuple[str, ...], dict[str, Block]] = {}
 
     def blocks(self, like: Mapping[str, Any]) -> dict[str, Block]:
@@ -38,10 +35,14 @@ class Replica:
 
 
 class Replicas:
-    """As many replicas of a network as there are predictions at the same time."""
+    """As many replicas of a network as there are predictions at the same time.
+
+    Running a network with other weights, and watching its layers, changes the module for as long as it runs. So a fit never runs
+    the user's: it has its `own` copy of the weights (or those of a network that never changes), and every prediction borrows a
+    replica, whose modules are its own and whose weights are shared with all other replicas.
+    """
 
     def __init__(self, model: nn.Module, *, own: bool = True) -> None:
-        """With weights of their `own`, or those of a network that never changes."""
         self._original = copied(model, own=own).eval()
         self._idle: deque[Replica] = deque()
 
@@ -81,11 +82,7 @@ def copied(model: nn.Module, *, own: bool = True) -> nn.Module:
 
 
 def check_copyable(model: nn.Module) -> None:
-    """Refuse a network that cannot be copied, before anything is learned.
-
-    Raises:
-        UnsupportedNetwork: with what stands in the way.
-    """
+    """Refuse a network that cannot be copied, before anything is learned."""
     try:
         copied(model, own=False)
     except Exception as error:

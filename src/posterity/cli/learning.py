@@ -19,7 +19,7 @@ from posterity.cli.output import command_line, note, report, write_page
 from posterity.cli.reading import ReadOptions, TensorExamples, look, read
 from posterity.cli.saved import Manifest, carrying, check_new, open_saved
 from posterity.errors import BadData
-from posterity.heads.network import FeatureNetwork
+from posterity.heads.views import FeatureNetwork
 from posterity.pages import fit_page
 from posterity.workflow.cost import cost, duration
 from posterity.workflow.file import save_fit

@@ -15,7 +15,7 @@ import typer
 from torch import Tensor, nn
 
 from posterity.errors import UnknownNetwork
-from posterity.heads.network import FeatureNetwork
+from posterity.heads.views import FeatureNetwork
 from posterity.lenet import lenet5
 
 Shape = tuple[int, ...]

@@ -20,8 +20,7 @@ from posterity.cli.output import command_line, grid, report, write_page
 from posterity.cli.saved import manifest_of, open_saved
 from posterity.errors import BlockMismatch, NotAFit, PosterityError
 from posterity.gaussian import Gaussian
-from posterity.gaussian.bundle import naming
-from posterity.gaussian.container import LIMIT
+from posterity.gaussian.container import LIMIT, naming
 from posterity.gaussian.spectrum import FACTOR_LIMIT, Spectrum, spectrum
 from posterity.gaussian.storage import FileContent, read
 from posterity.pages import prior_page

@@ -21,8 +21,8 @@ from posterity.cli.reading.seen import SeenRows
 from posterity.data.examples import TrainingSet
 from posterity.errors import BadData, DamagedFile, NotAFit, NotWritable, Overlap, UnknownNetwork
 from posterity.files import check_place
-from posterity.gaussian.bundle import naming
 from posterity.gaussian.card import Card
+from posterity.gaussian.container import naming
 from posterity.gaussian.plain import parse
 from posterity.workflow.file import FitManifest, read_manifest
 

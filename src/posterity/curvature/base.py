@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from posterity.algebra import Matrix
 from posterity.blocks import Block, Call
-from posterity.blocks.base import plain_fields
+from posterity.blocks.base import Resumable
 from posterity.blocks.linear import sum_dtype
 from posterity.curvature.likelihoods import AutomaticLabels, Labels
 from posterity.data.batches import Workers
@@ -43,7 +41,7 @@ class Estimator(ABC):
         return sum(side**2 * sum_dtype(side, torch.float32).itemsize for side in block.shape)
 
 
-class Accumulator(ABC):
+class Accumulator(Resumable, ABC):
     """The running curvature of one block.
 
     For each batch: `see_input` for every call, then `see_gradients` once for every backward pass. `phases` passes over the
@@ -57,23 +55,15 @@ class Accumulator(ABC):
     def __init__(self, block: Block, dtype: torch.dtype) -> None:
         self.block, self.layer, self.dtype = block, block.layer, dtype
 
-    def see_input(self, a: Tensor) -> None:  # noqa: B027 (most have no use for it)
+    def see_input(self, a: Tensor) -> None:
         """The input of a call, batch first."""
 
     @abstractmethod
     def see_gradients(self, calls: list[Call], last: bool) -> None:
         """All calls of the block in one backward pass; `last` if no other follows for this batch."""
 
-    def next_phase(self, workers: Workers) -> None:  # noqa: B027
+    def next_phase(self, workers: Workers) -> None:
         """The data has been seen once; another round begins."""
-
-    def state(self) -> dict[str, Any]:
-        """The sum so far, between two batches, as tensors and numbers: what a checkpoint keeps."""
-        return plain_fields(self)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the sum of a checkpoint. Called on an empty one."""
-        vars(self).update(state)
 
     @abstractmethod
     def result(self, workers: Workers) -> Matrix:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -146,36 +146,38 @@ def estimate(
     return result
 
 
+@dataclass(eq=False)
 class _Pass:
     """The state of one estimate: an accumulator per block, and what was summed beside them."""
 
-    def __init__(self, model, blocks, estimator, likelihood, generator, watch, partial) -> None:  # type: ignore[no-untyped-def]
-        self.model: nn.Module = model
-        self.blocks: dict[str, Block] = blocks
-        self.estimator: Estimator = estimator
-        self.likelihood: Likelihood = likelihood
-        self.generator: torch.Generator = generator
-        self.watch = watch
-        first = next(model.parameters())
+    model: nn.Module
+    blocks: dict[str, Block]
+    estimator: Estimator
+    likelihood: Likelihood
+    generator: torch.Generator
+    watch: Callable[[Recorder | None], None]
+    partial: ResumeFile | None
+
+    def __post_init__(self) -> None:
+        first = next(self.model.parameters())
         self.device = first.device
         dtype = torch.float64 if first.dtype == torch.float64 else torch.float32
-        self.accumulators: dict[str, Accumulator] = {n: estimator.start(b, dtype) for n, b in blocks.items()}
+        self.accumulators: dict[str, Accumulator] = {n: self.estimator.start(b, dtype) for n, b in self.blocks.items()}
         # Detached parameters keep weights out of the backward pass; cloned buffers keep the network's own untouched.
-        self.parameters: dict[str, Tensor] = {n: p.detach() for n, p in model.named_parameters()}
-        self.parameters |= {n: b.detach().clone() for n, b in model.named_buffers()}
+        self.parameters: dict[str, Tensor] = {n: p.detach() for n, p in self.model.named_parameters()}
+        self.parameters |= {n: b.detach().clone() for n, b in self.model.named_buffers()}
         self.keep = any(a.needs_inputs for a in self.accumulators.values())
         self.nll, self.count, self.seen, self.phase = 0.0, 0, 0, 0
         self.reached: set[str] = set()
         self.hashes: list[Hashes | None] = []
         self.unreadable: BadData | None = None
-        self.start = generator.get_state()
-        self.partial: ResumeFile | None = partial
+        self.start = self.generator.get_state()
         self.batches, self.skipped = 0, 0
         self.largest: int | None = None
         """As many examples as a large batch is cut into, once that is known."""
-        if partial is not None and partial.found is not None:
-            with resuming(partial.path, "this estimate"):
-                self._restore(partial.found)
+        if self.partial is not None and self.partial.found is not None:
+            with resuming(self.partial.path, "this estimate"):
+                self._restore(self.partial.found)
 
     def pieces(self, batch: Batch) -> list[Batch]:
         """A batch in parts whose layers put out no more than `HELD` bytes; as it is where its inputs are small."""

@@ -2,6 +2,6 @@
 
 from posterity.gaussian.card import Card
 from posterity.gaussian.gaussian import Gaussian
-from posterity.gaussian.storage import load, save
+from posterity.gaussian.storage import load
 
-__all__ = ["Card", "Gaussian", "load", "save"]
+__all__ = ["Card", "Gaussian", "load"]

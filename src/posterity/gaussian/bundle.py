@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from posterity.brief import brief
-from posterity.errors import BadPriorFile, DamagedFile
-from posterity.gaussian.container import LIMIT, TensorEntry, read_file, tensors_in, versions, write_file
+from posterity.gaussian.container import LIMIT, TensorEntry, naming, read_file, tensors_in, versions, write_file
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import Header
 from posterity.gaussian.storage import assemble, disassemble
@@ -67,14 +65,3 @@ def read_bundle(path: str | os.PathLike[str], limit_bytes: int = LIMIT) -> Bundl
         raw, data = read_file(Path(path), limit_bytes)
         require_memory(len(data), "what is in this file")
         return Bundle(raw, tensors_in(data))
-
-
-@contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Errors name the file; whatever a damaged one leads to is called that."""
-    try:
-        yield
-    except BadPriorFile as error:
-        raise type(error)(f"{path}: {error}") from error.__cause__
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise DamagedFile(f"{path}: it is damaged ({type(error).__name__}: {error}). Save it again.") from error

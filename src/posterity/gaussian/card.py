@@ -1,10 +1,12 @@
-"""Where a Gaussian comes from: what a reader, and a certificate, must know before trusting it."""
+"""What a Gaussian carries beside its numbers: where it comes from, and known inputs that new ones are compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
+
+from torch import Tensor
 
 from posterity.brief import brief
 from posterity.data.provenance import Provenance
@@ -51,3 +53,19 @@ class Card:
     def source(self) -> str:
         """A fingerprint of all data that was seen, empty if there was none."""
         return self.provenance.fingerprint
+
+
+@dataclass(frozen=True, eq=False)
+class KnownFeatures:
+    """Features of known inputs, and quantiles of how left-out ones look beside them: tensors and plain values.
+
+    `posterity.novelty` makes it, and reads it.
+    """
+
+    __repr__ = brief
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.words)

@@ -1,8 +1,4 @@
-"""One sealed file: safetensors, a header of JSON, a seal over every byte.
-
-The metadata of the file has one key, "posterity": JSON that begins with a sha256 of the whole file, taken with zeros in its own
-place. Reading runs no code; a seal that holds says only that the file is as it was written, not by whom.
-"""
+"""One sealed file: safetensors, a header of JSON, a seal over every byte."""
 
 from __future__ import annotations
 
@@ -13,7 +9,8 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posterity.errors import (
+    BadPriorFile,
     DamagedFile,
     FutureVersion,
     MissingFile,
@@ -39,6 +37,7 @@ from posterity.gaussian.plain import LARGEST, parse
 from posterity.version import __version__
 
 KEY = "posterity"
+"""Of the file's only metadata: JSON that begins with a sha256 of the whole file, taken with zeros in its own place."""
 FORMAT = 8
 """Of priors and fits alike. A field more, or another meaning of one, raises it."""
 LIMIT = 16 * 2**30
@@ -79,13 +78,7 @@ class TensorEntry:
 
 
 def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapping[str, TensorEntry]) -> None:
-    """Write a header and tensors, atomically: whatever happens, the old file or the new one is there, and whole.
-
-    Raises:
-        NotStorable: if the name is that of a pickled file, or the header is too long.
-        MissingFolder: if its folder does not exist.
-        DiskFull: if there is no room; nothing is left behind.
-    """
+    """Write a header and tensors, atomically: whatever happens, the old file or the new one is there, and whole."""
     where = Path(path)
     if where.suffix in PICKLES:
         raise NotStorable(
@@ -102,7 +95,8 @@ def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors:
 def read_file(path: Path, limit_bytes: int) -> tuple[dict[str, Any], bytes]:
     """The header and all bytes of a file, after its seal and its format were checked. Nothing in it is run.
 
-    Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile.
+    Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile. A seal that holds says only
+    that the file is as it was written, not by whom.
     """
     data = _bytes(path, limit_bytes)
     header = _header(data)
@@ -131,6 +125,19 @@ def tensors_in(data: bytes) -> dict[str, Tensor]:
         return safetensors.torch.load(data)
     except (safetensors.SafetensorError, KeyError) as error:
         raise DamagedFile(f"its tensors do not fit the file: {error}.") from None
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors name the file; whatever a damaged one leads to is called that."""
+    remedy = "Get the file again, or save it again."
+    try:
+        yield
+    except BadPriorFile as error:
+        text = f"{path}: {error} {remedy}" if isinstance(error, DamagedFile) else f"{path}: {error}"
+        raise type(error)(text) from error.__cause__
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise DamagedFile(f"{path}: it is damaged ({type(error).__name__}: {error}). {remedy}") from error
 
 
 def versions() -> dict[str, str]:

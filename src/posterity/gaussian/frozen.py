@@ -1,8 +1,4 @@
-"""What a network computes with beside its blocks: norm statistics, frozen weights, other tensors.
-
-A Gaussian speaks of its blocks alone, and the same blocks in a network with other norm statistics are another function. So it
-carries the rest as well: as tensors while they are small, else as digests, which can be compared and not restored.
-"""
+"""What a network computes with beside its blocks: norm statistics, frozen weights, other tensors."""
 
 from __future__ import annotations
 
@@ -24,7 +20,11 @@ carried only if all of them fit beside the buffers."""
 
 @dataclass(frozen=True, eq=False)
 class FrozenState:
-    """The tensors of a network outside its blocks, as they were when a Gaussian was made. Empty where that is not known."""
+    """The tensors of a network outside its blocks, as they were when a Gaussian was made. Empty where that is not known.
+
+    The same blocks in a network with other norm statistics are another function. So a Gaussian carries the rest as well: as
+    tensors while they are small, else as digests, which can be compared and not restored.
+    """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     """On the CPU, by name."""
@@ -51,8 +51,11 @@ class FrozenState:
         return cls(tensors, digests)
 
     @torch.no_grad()
-    def differing(self, model: nn.Module, blocks: Mapping[str, Block]) -> list[str]:
-        """The names of what is not in the network as it was, blocks apart. Precision counts no further than what was kept."""
+    def check(self, model: nn.Module, blocks: Mapping[str, Block]) -> None:
+        """`FrozenMismatch` if the network computes with anything else than this Gaussian was made with.
+
+        Precision counts no further than what was kept.
+        """
         present = dict(beside(model, blocks))
         inside = _inside(model, blocks)
 
@@ -64,11 +67,7 @@ class FrozenState:
             dtype, digest = self.digests[name]
             return digest_of(now.to(getattr(torch, dtype))) == digest
 
-        return [name for name in (*self.tensors, *self.digests) if name not in inside and not same(name)]
-
-    def check(self, model: nn.Module, blocks: Mapping[str, Block]) -> None:
-        """`FrozenMismatch` if the network computes with anything else than this Gaussian was made with."""
-        odd = self.differing(model, blocks)
+        odd = [name for name in (*self.tensors, *self.digests) if name not in inside and not same(name)]
         if not odd:
             return
         what = f'"{odd[0]}"' + (f" and {len(odd) - 1} others" if len(odd) > 1 else "")

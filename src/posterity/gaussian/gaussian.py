@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from posterity.algebra import JointEigen, KroneckerSum, Matrix, as_floored, is_large, nearest, relative_error
 from posterity.blocks import find_blocks, named, write_blocks
+from posterity.blocks.base import version_of
 from posterity.brief import brief_blocks
 from posterity.data.hashes import fingerprint
 from posterity.data.provenance import Provenance, digest
 from posterity.errors import BlockMismatch
-from posterity.gaussian.card import Card
+from posterity.gaussian.card import Card, KnownFeatures
+from posterity.gaussian.container import write_file
 from posterity.gaussian.frozen import FrozenState, frozen_fingerprint
-from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.spread import Spread
 
 
@@ -74,7 +75,7 @@ class Gaussian:
 
     def _card_is_of_this_mean(self) -> bool:
         """Whether every block's mean is as it was when the card was written. Looked at again when a tensor has changed."""
-        now = {name: (id(mean), _version(mean)) for name, mean in self.mean.items()}
+        now = {name: (id(mean), version_of(mean)) for name, mean in self.mean.items()}
         kept = self.__dict__.get("_looked")
         if kept is None or kept[0] != now:
             kept = now, _digests(self.mean).items() <= dict(self.card.speaks_of).items()
@@ -266,10 +267,19 @@ class Gaussian:
         return replace(self, mean=mean, precision=precision).with_provenance(self.provenance)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one `.safetensors` file, atomically; `posterity.load` gives the same Gaussian again."""
-        from posterity.gaussian.storage import save  # which builds Gaussians, and so imports this module first
+        """Write one `.safetensors` file, which `posterity.load` opens: whatever happens, the old or the new one is there, whole.
 
-        save(self, path)
+        Tensors go to the disk one after the other, and of large symmetric factors half: a prior over ResNet-50 takes some tens
+        of megabytes of memory beyond its own to be written.
+
+        Raises:
+            NotStorable: if this holds something that the format has no place for.
+            MissingFolder: if its folder does not exist.
+            DiskFull: if there is no room; nothing is left behind.
+        """
+        from posterity.gaussian.storage import disassemble  # which builds Gaussians, and so imports this module first
+
+        write_file(path, *disassemble(self))
 
     def keep_frames(self, path: str | os.PathLike[str]) -> None:
         """Compute the eigenvectors of all large blocks, once: from then on, draws and solutions need products only.
@@ -327,8 +337,3 @@ def check_frozen(gaussian: Gaussian, model: nn.Module) -> None:
 
 def _digests(mean: Mapping[str, Tensor]) -> dict[str, str]:
     return {name: digest(x) for name, x in mean.items()}
-
-
-def _version(x: Tensor) -> int:
-    """Counts the changes of a tensor in place; tensors of inference mode do not count theirs."""
-    return -1 if x.is_inference() else x._version

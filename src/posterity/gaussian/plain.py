@@ -1,7 +1,4 @@
-"""Plain values (JSON) of dataclasses, and back: an annotation says what a value may be, and nothing else is believed.
-
-Dataclasses become objects with a name for each field, tuples (also named ones) lists. `int` and `float` may carry a `Rule`.
-"""
+"""Plain values (JSON) of dataclasses, and back: an annotation says what a value may be, and nothing else is believed."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ NOT_STORED = {"stored": False}
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be beside its type, and how an error says so."""
+    """What a value must be beside its type, and how an error says so. Annotations of `int` and `float` may carry one."""
 
     holds: Callable[[Any], bool]
     wanted: str
@@ -43,7 +40,7 @@ Positive = Annotated[int, between(1, LARGEST)]
 
 
 def plain(value: Any) -> Any:
-    """A dataclass, or what is in one, as JSON has it."""
+    """A dataclass, or what is in one, as JSON has it: an object with a name for each field, and lists for tuples."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -57,15 +54,7 @@ def plain(value: Any) -> Any:
 
 
 def read(kind: Any, found: Any, where: str) -> Any:
-    """A value of this type from JSON.
-
-    Args:
-        kind: a dataclass, a named tuple, or what their fields are annotated with.
-        found: as `parse` gives it.
-        where: its place, for errors.
-    Raises:
-        DamagedFile: if anything in it is not what the annotation says.
-    """
+    """A value of this type from JSON, or `DamagedFile` where anything is not what the annotation says."""
 
     def checked(holds: bool, wanted: str) -> None:
         if not holds:

@@ -1,8 +1,4 @@
-"""A Gaussian as one sealed file (`posterity.gaussian.container`).
-
-Tensors are named by the number of their block and their role ("3.mean", "3.left.0"), so a block may
-have any name. Loading runs no code and believes nothing it has not checked.
-"""
+"""A Gaussian as one sealed file. Tensors are named by their block's number and their role, so a block may have any name."""
 
 from __future__ import annotations
 
@@ -18,21 +14,21 @@ import torch
 from torch import Tensor
 
 from posterity.algebra import is_large
-from posterity.errors import BadPriorFile, DamagedFile, NotAPrior, NotStorable, PosterityError
+from posterity.errors import DamagedFile, NotAPrior, NotStorable, PosterityError
+from posterity.gaussian.card import KnownFeatures
 from posterity.gaussian.container import (
     LIMIT,
     TensorEntry,
+    naming,
     packed_size,
     read_file,
     tensors_in,
     unpacked,
     versions,
-    write_file,
 )
 from posterity.gaussian.frozen import FrozenState, dtype_name
 from posterity.gaussian.gaussian import Gaussian
 from posterity.gaussian.header import BESIDE, BlockSpec, FrozenSpec, Header, ProvenanceSpec, TensorSpec, tensors_of
-from posterity.gaussian.known import KnownFeatures
 from posterity.gaussian.parts import count, put_together, shapes, take_apart
 from posterity.gaussian.plain import parse
 from posterity.memory import require_memory
@@ -49,46 +45,21 @@ class FileContent:
     """Bytes."""
 
 
-def save(gaussian: Gaussian, path: str | os.PathLike[str]) -> None:
-    """Write one `.safetensors` file, atomically: whatever happens, the old file or the new one is there, and whole.
-
-    Tensors go to the disk one after the other, and of large symmetric factors half: a prior over ResNet-50 takes some tens of
-    megabytes of memory beyond its own to be written.
-
-    Raises:
-        NotStorable: if the Gaussian holds something that the format has no place for.
-        MissingFolder: if its folder does not exist.
-        DiskFull: if there is no room; nothing is left behind.
-    """
-    write_file(path, *disassemble(gaussian))
-
-
 def load(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Gaussian:
     """The Gaussian of a file, on the CPU, the same to the last bit: draws with one seed agree before and after.
 
     No code in the file is run. That precisions are positive definite shows at their first use, as `NotPositiveDefinite`.
 
-    Args:
-        path: a file that `Gaussian.save` wrote.
-        limit_bytes: files larger than this are refused before they are read.
-    Returns:
-        The `Gaussian`, its card included.
     Raises:
-        BadPriorFile: under the fitting name, if the file is damaged, cut short, too large, from a later version or of
-            another kind.
-
-    Example:
-        >>> prior = pt.load("letters.safetensors")
-        >>> fit = pt.learn(model, data, prior=prior)
+        BadPriorFile: under the fitting name, if the file is damaged, too large, from a later version or of another kind.
     """
     return read(path, limit_bytes=limit_bytes).gaussian
 
 
 def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FileContent:
     """What `load` gives, with what the file tells of itself."""
-    path = Path(path)
-    try:
-        raw, data = read_file(path, limit_bytes)
+    with naming(path):
+        raw, data = read_file(Path(path), limit_bytes)
         if "fit" in raw:
             raise NotAPrior(
                 "it holds a whole fit: pt.load(path, model) opens it, and its .posterior is the next prior."
@@ -99,9 +70,6 @@ def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FileConte
         tensors, size = tensors_in(data), len(data)
         del data
         return FileContent(assemble(header, tensors), header.written_by, size)
-    except BadPriorFile as error:
-        remedy = " Get the file again, or save the prior again." if isinstance(error, DamagedFile) else ""
-        raise type(error)(f"{path}: {error}{remedy}") from error.__cause__
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -141,7 +109,7 @@ def _stored(tensor: Tensor, kind: str, role: str) -> tuple[TensorEntry, TensorSp
         order = "lower"
     elif tensor.ndim == 2 and not tensor.is_contiguous() and tensor.mT.is_contiguous():
         order = "columns"
-    return TensorEntry(tensor, order), TensorSpec(str(tensor.dtype).removeprefix("torch."), order)
+    return TensorEntry(tensor, order), TensorSpec(dtype_name(tensor), order)
 
 
 def _halved(tensor: Tensor, kind: str, role: str) -> bool:

@@ -31,25 +31,24 @@ def ask(
     groups: Int[Tensor, " pool"] | None = None,
     labelled: Int[Tensor, " seen"] | None = None,
     generator: torch.Generator | None = None,
+    finalists: int = FINALISTS,
+    chunk: int = CHUNK,
 ) -> Int[Tensor, " k"]:
     """The rows of a pool to label next, in the order of their worth.
 
     Expected predictive information gain (Bickford Smith et al. 2023) to second order in the posterior's covariance c, one for
     all classes: a label at x lowers the expected NLL of a target t by ½ Σ_c h_c(t) c(x, t)² / (c(x, x) + 1/h_c(x)), with
     h = p (1 − p), or one over the noise of a number. Chosen one after another, each changing c by a rank-one term, among the
-    `FINALISTS` whose first gain is largest. One pass over the pool in parts, so that memory does not grow with it;
+    `finalists` whose first gain is largest. One pass over the pool in parts, so that memory does not grow with it;
     O(pool · width · targets).
 
     Args:
-        head: what is known already.
         pool: features of candidates: a tensor, an array or a memory map.
-        k: how many to choose; no more than there are.
         groups: of candidates that belong together at most one is chosen.
         labelled: rows of the pool that have a label already and are not chosen.
         generator: draws the targets.
-    Raises:
-        NoData: if no candidate is left.
-        BadData: if k is not positive or exceeds the candidates (or their groups).
+        finalists: how many candidates stay after the first gain.
+        chunk: rows of the pool in memory at a time.
     """
     count = counted(pool)
     free = torch.ones(count, dtype=torch.bool)
@@ -62,18 +61,19 @@ def ask(
         raise BadData(f"{k} candidates are asked for, and there are {left} to choose from: give k from 1 to {left}.")
     covariances = _Covariances.of(head, pool, torch.randperm(count, generator=generator)[:TARGETS])
     index = free.nonzero().flatten()
-    gains = torch.cat([covariances.gains(covariances.of_rows(pool, part)) for part in index.split(CHUNK)])
+    gains = torch.cat([covariances.gains(covariances.of_rows(pool, part)) for part in index.split(chunk)])
     order = index[gains.argsort(descending=True, stable=True)]
-    finalists = order[: max(FINALISTS, 4 * k)] if groups is None else _spread(order, groups, max(FINALISTS, 4 * k))
-    state = covariances.of_rows(pool, finalists)
+    kept = max(finalists, 4 * k)
+    last = order[:kept] if groups is None else _spread(order, groups, kept)
+    state = covariances.of_rows(pool, last)
     chosen: list[int] = []
-    open_ = torch.ones(len(finalists), dtype=torch.bool)
+    open_ = torch.ones(len(last), dtype=torch.bool)
     for _ in range(k):
         best = int(torch.where(open_, covariances.gains(state), -torch.inf).argmax())
-        chosen.append(int(finalists[best]))
+        chosen.append(int(last[best]))
         open_[best] = False
         if groups is not None:
-            open_ &= groups[finalists] != groups[finalists[best]]
+            open_ &= groups[last] != groups[last[best]]
         state = covariances.after(state, best)
     return torch.tensor(chosen)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -11,35 +10,12 @@ from torch import Tensor
 
 from posterity.heads.belief import Belief
 from posterity.heads.checks import checked_features
-from posterity.heads.recipe import HeadRecipe
-from posterity.heads.views import KINDS, Axes, Kind, View
+from posterity.heads.recipe import HeadCandidate
+from posterity.heads.views import Axes, Kind, View
 from posterity.kernel.stacking import Temperatures, mixed
 
-Method = Literal["softmax", "discriminant"]
 CHUNK = 4096
 """Rows that are predicted at once."""
-
-
-@dataclass(frozen=True)
-class HeadCandidate:
-    """One way to a head: a view, a method and its strength (or shrinkage), and the length of the names' prior mean."""
-
-    view: Kind
-    method: Method
-    strength: float
-    size: float = 0.0
-
-    def log_temperature(self, recipe: HeadRecipe) -> float:
-        """Where the belief about its logarithmic temperature has its centre."""
-        if self.method == "softmax":
-            return recipe.log_temperature(self.strength)
-        return recipe.log_temperature_of_discriminant(self.strength)
-
-    def count(self, recipe: HeadRecipe) -> float:
-        """Its pseudo-count in the stack."""
-        if self.size:
-            return recipe.count_of_size(self.size)
-        return recipe.counts[2 if self.method == "discriminant" else KINDS.index(self.view)]
 
 
 @dataclass(frozen=True, eq=False)

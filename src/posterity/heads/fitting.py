@@ -12,9 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.heads.checks import checked_features, checked_labels
-from posterity.heads.classes import ClassHead, HeadCandidate, HeadMember
-from posterity.heads.discriminant import degrees_of_freedom, discriminants
-from posterity.heads.recipe import HeadRecipe
+from posterity.heads.classes import ClassHead, HeadMember
+from posterity.heads.recipe import HeadCandidate, HeadRecipe
 from posterity.heads.softmax import SoftmaxProblems, modes
 from posterity.heads.views import KINDS, Axes, Kind, View
 from posterity.heads.words import Words
@@ -54,17 +53,10 @@ def classify(
     as the whole one. With one label a class nothing is left out, and the recipe's beliefs speak alone.
 
     Args:
-        features: one row an example.
-        labels: class indices from 0.
         folds: which examples are left out together; -1 is never left out.
-        classes: how many classes there are, where the last may have no label.
+        classes: how many there are, where the last may have no label.
         words: prior means from the names of the classes. Without it every class needs a label.
         unlabelled: more rows of the same kind: they too settle how features are centred and scaled.
-        recipe: grids and beliefs.
-    Returns:
-        The head, and its log probabilities of the examples that were left out.
-    Raises:
-        BadData, BadTargets, NoData, SizeMismatch: with what was found.
     """
     x = checked_features(features)
     y, count = checked_labels(labels, folds, len(x), classes, words)
@@ -192,11 +184,9 @@ class _Workspace:
     def discriminants(self, view: Kind) -> list[_FittedCandidate]:
         """One discriminant for each shrinkage, where every fold leaves enough to estimate a covariance from."""
         parts = [self.targets[w > 0] for w in self.remaining]
-        if (
-            not self.recipe.shrinkages
-            or min(degrees_of_freedom(t) for t in parts) < max(len(self.present), 2)
-            or len(parts) == 1
-        ):
+        # Examples less the classes that have any.
+        freedom = min(len(targets) - int((targets.sum(0) > 0).sum()) for targets in parts)
+        if not self.recipe.shrinkages or freedom < max(len(self.present), 2) or len(parts) == 1:
             return []
         z = self.seen[view].inputs[:, :-1]
         found = torch.stack(
@@ -267,13 +257,13 @@ class _Workspace:
         recipe, labels = self.recipe, self.judged_labels
         temperatures = [
             Temperatures.by_left_out(
-                e.logits, self.shift, labels, e.candidate.log_temperature(recipe), recipe.spread, recipe.wide
+                e.logits, self.shift, labels, recipe.log_temperature(e.candidate), recipe.spread, recipe.wide
             )
             for e in entries
         ]
         log_probs = [t(e.logits, self.shift) for t, e in zip(temperatures, entries, strict=True)]
         scores = torch.stack([log_scores(p, labels) for p in log_probs])
-        counts = torch.tensor([e.candidate.count(recipe) for e in entries], dtype=torch.float64)
+        counts = torch.tensor([recipe.count(e.candidate) for e in entries], dtype=torch.float64)
         named = torch.tensor([e.candidate.size > 0 for e in entries])
         if bool(named.any()) and not bool(named.all()):
             # Labels that can be left out speak for names by themselves; names that explain no label lose their pseudo-count.
@@ -286,7 +276,7 @@ class _Workspace:
         assert self.words is not None
         recipe, size = self.recipe, sorted(self.recipe.sizes)[len(self.recipe.sizes) // 2]
         logits = size * self.seen["unit"].rows @ self.words.directions.mT
-        centre = recipe.log_temperature(recipe.strengths[0])
+        centre = recipe.log_temperature(HeadCandidate("unit", "softmax", recipe.strengths[0]))
         none = self.y[:0]
         belief = Temperatures.by_left_out(logits[:0], self.shift, none, centre, recipe.spread, recipe.wide)
         chance = log_scores(self.shift.expand(len(self.y), -1), self.y)
@@ -307,3 +297,24 @@ class _Workspace:
         if named and named[most] > max(0.1, 0.5 * sum(named.values())) and most < 1e3:
             return self.softmax("unit", [(self.recipe.strengths[0], 2 * most)])[0]
         return None
+
+
+def discriminants(
+    inputs: Float[Tensor, "n r"], targets: Float[Tensor, "n classes"], shrinkages: Sequence[float]
+) -> Float[Tensor, "shrinkages rows classes"]:
+    """Linear discriminants, one covariance shrunk towards a multiple of the identity: weights for inputs with a one appended.
+
+    log p(class | z) = z S⁻¹ m − ½ m S⁻¹ m + const., S = (1 − λ) S_within + λ tr(S_within)/r. Class frequencies are added
+    elsewhere. A class without an example has its mean at the origin. One Cholesky factor a shrinkage.
+    """
+    counts = targets.sum(0)
+    means = (targets.mT @ inputs) / counts.clamp_min(1)[:, None]
+    residuals = inputs - targets @ means
+    within = residuals.mT @ residuals / max(1, len(inputs) - int((counts > 0).sum()))
+    found = []
+    for shrinkage in shrinkages:
+        covariance = (1 - shrinkage) * within
+        covariance.diagonal().add_(shrinkage * within.diagonal().mean() + torch.finfo(within.dtype).tiny)
+        rows = torch.cholesky_solve(means.mT, torch.linalg.cholesky(covariance))
+        found.append(torch.cat([rows, -0.5 * (rows * means.mT).sum(0, keepdim=True)]))
+    return torch.stack(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,7 @@ class NumberHead:
     @property
     def width(self) -> int:
         """Columns of the features."""
-        return len(self.views["unit"].centre)
+        return len(next(iter(self.views.values())).centre)
 
     @property
     def noise(self) -> float:
@@ -97,18 +98,23 @@ class NumberFit:
     log_densities: Float[Tensor, " m"]
 
 
-def regress(features: Any, targets: Tensor, folds: Int[Tensor, " n"]) -> NumberFit:
+def regress(
+    features: Any,
+    targets: Tensor,
+    folds: Int[Tensor, " n"],
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    kinds: Sequence[Kind] = KINDS,
+) -> NumberFit:
     """Fit a head to features and numbers: y = b + w·x + noise, w with a normal prior, b with a flat one.
 
     Leaving a fold out is exact and needs no refit: with H the matrix that turns targets into fitted values, residuals of a
     left-out fold are (I − H_kk)⁻¹ times those of the whole, and their variances 1 + diag(H_kk (I − H_kk)⁻¹) times the noise.
 
     Args:
-        features: one row an example.
-        targets: a number each.
         folds: which examples are left out together; -1 is never left out.
-    Returns:
-        The head, and its means, variances and log densities of the examples that were left out.
+        strengths: precisions of the weights' prior.
+        kinds: views of the features.
     """
     x = checked_features(features)
     y = targets.detach().cpu().double()
@@ -123,14 +129,14 @@ def regress(features: Any, targets: Tensor, folds: Int[Tensor, " n"]) -> NumberF
     folds = folds.detach().cpu().long()
     judged = (folds >= 0).nonzero().flatten()
     mean, scale = float(y.mean()), max(float(y.var()), 1e-300)
-    views = {kind: View.of(kind, x) for kind in KINDS}
+    views = {kind: View.of(kind, x) for kind in kinds}
     middle = {kind: view(x).mean(0) for kind, view in views.items()}
     axes, members, found = {}, [], []
-    for kind in KINDS:
+    for kind in kinds:
         rows = views[kind](x) - middle[kind]
         axes[kind] = Axes.of(rows)
         z = rows @ axes[kind].vectors
-        for strength in STRENGTHS:
+        for strength in strengths:
             shrunk = 1 / (axes[kind].values + strength)
             coefficients = shrunk * (z.mT @ (y - mean))
             residual = y - mean - z @ coefficients

@@ -1,9 +1,24 @@
-"""The numbers that a head is made with, and where they were settled."""
+"""What a head for classes is made of: its candidates, and the numbers they are fitted and believed with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, log, log2, log10
+from typing import Literal
+
+from posterity.heads.views import KINDS, Kind
+
+Method = Literal["softmax", "discriminant"]
+
+
+@dataclass(frozen=True)
+class HeadCandidate:
+    """One way to a head: a view, a method and its strength (or shrinkage), and the length of the names' prior mean."""
+
+    view: Kind
+    method: Method
+    strength: float
+    size: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -37,14 +52,14 @@ class HeadRecipe:
     budget: float = 6e10
     """Products of numbers that refits may take; beyond it there are fewer strengths and fewer folds."""
 
-    def count_of_size(self, size: float) -> float:
-        """The pseudo-count of a size of the names' means: 4 is the likeliest."""
-        return self.names * exp(-0.5 * log2(size / 4) ** 2)
+    def count(self, candidate: HeadCandidate) -> float:
+        """Its pseudo-count in the stack. Of the sizes of names' means 4 is the likeliest."""
+        if candidate.size:
+            return self.names * exp(-0.5 * log2(candidate.size / 4) ** 2)
+        return self.counts[2 if candidate.method == "discriminant" else KINDS.index(candidate.view)]
 
-    def log_temperature(self, strength: float) -> float:
-        """The belief's centre for a softmax head: strong priors leave logits too small."""
-        return -0.222 * max(0.0, log10(strength) + 3) * log(10)
-
-    def log_temperature_of_discriminant(self, shrinkage: float) -> float:
-        """At a shrinkage, where nothing could be left out."""
-        return 2.65 - 1.9 * shrinkage
+    def log_temperature(self, candidate: HeadCandidate) -> float:
+        """Where the belief about its logarithmic temperature has its centre: strong priors leave logits too small."""
+        if candidate.method == "discriminant":
+            return 2.65 - 1.9 * candidate.strength
+        return -0.222 * max(0.0, log10(candidate.strength) + 3) * log(10)

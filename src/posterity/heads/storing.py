@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from posterity.errors import DamagedFile
-from posterity.heads.classes import ClassHead, HeadCandidate, HeadMember
+from posterity.heads.classes import ClassHead, HeadMember
 from posterity.heads.numbers import NumberHead, NumberMember
+from posterity.heads.recipe import HeadCandidate
 from posterity.heads.views import KINDS, Axes, View
 from posterity.kernel.stacking import Temperatures
 
@@ -48,11 +49,7 @@ def to_tensors(head: ClassHead | NumberHead) -> Stored:
 
 
 def from_tensors(tensors: dict[str, Tensor], about: dict[str, Any]) -> ClassHead | NumberHead:
-    """The head that `to_tensors` was given.
-
-    Raises:
-        DamagedFile: if a part is missing.
-    """
+    """The head that `to_tensors` was given, or `DamagedFile` where a part is missing."""
     try:
         views = {k: View(k, tensors[f"{k}.centre"], tensors[f"{k}.scale"], tensors[f"{k}.limit"]) for k in KINDS}
         if about["kind"] == "classes":

@@ -1,4 +1,4 @@
-"""How features are seen: scaled to unit length, or column by column."""
+"""How features are seen: scaled to unit length, or column by column; and the network that a head on them is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 Kind = Literal["unit", "columns"]
 KINDS: tuple[Kind, ...] = ("unit", "columns")
@@ -76,3 +76,16 @@ class Axes:
 def unit(features: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """Rows of length one; a row of zeros stays."""
     return features / features.norm(dim=1, keepdim=True).clamp_min(1e-300)
+
+
+class FeatureNetwork(nn.Module):
+    """Features scaled to unit length, then one linear layer: what the posterior's draws and certificates speak of."""
+
+    def __init__(self, width: int, outputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, outputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits, or a number."""
+        found: Tensor = self.linear(unit(features))
+        return found

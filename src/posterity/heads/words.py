@@ -23,12 +23,7 @@ class Words:
 
     @staticmethod
     def of(names: Sequence[str], embedded: Any) -> Words:
-        """From names and their vectors: the same encoder's as the features', one row a name.
-
-        Raises:
-            BadTargets: if a name comes twice: two classes could not be distinguished.
-            BadData: if the vectors are not one finite row for each of at least two names.
-        """
+        """From names and their vectors: the same encoder's as the features', one row a name."""
         names = tuple(names)
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

@@ -17,13 +17,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.errors import NotStorable
-from posterity.kernel.gradients import Gradients, Rows
+from posterity.kernel.gradients import Gradients, Positions, Rows
 from posterity.kernel.jacobian import Jacobian
 from posterity.kernel.kernels import SharedKernel
 from posterity.kernel.last_layer import WeightsLatent
 from posterity.kernel.latent import CoupledLatent, Latent, SharedLatent, symmetric
 from posterity.kernel.linearised import FunctionPosterior, LinearisedNetwork, NetworkCentred
-from posterity.kernel.positions import Positions
 
 NO_EFFECT = 1e-12
 """A direction in which the data tells less than this part of what the prior leaves open is left out."""

@@ -24,8 +24,7 @@ from posterity.blocks import Block, Call, LinearLayer, Recorder, watched, write_
 from posterity.blocks.base import gradient_rows, gradients, positions, rows, tensors
 from posterity.data.batches import Batch
 from posterity.errors import BadData, NotFinite
-from posterity.kernel.gradients import BlockGradients, Gradients, Rows
-from posterity.kernel.positions import Positions
+from posterity.kernel.gradients import BlockGradients, Gradients, Positions, Rows
 
 REPEATED = 64
 """Examples times outputs up to which one pass with repeated examples is cheaper than a pass for every output."""

@@ -84,9 +84,10 @@ def isotropic(
         provenance = past_of(model, strict=True)
     elif not isinstance(mean, str) and any(bool(matrix.any()) for matrix in centre.values()):
         provenance = provenance.joined(Provenance.unknown("the matrices given as its mean come from somewhere"))
+    names_and_shapes = ";".join(f"{name}:{block.shape[0]}x{block.shape[1]}" for name, block in found.items())
     card = Card(
         precision=precision,
-        architecture=architecture(found),
+        architecture=fingerprint([names_and_shapes], digits=16),
         provenance=provenance if vouched is None else provenance.vouched(vouched),
     )
     return with_frozen(Gaussian(centre, identities, card).with_provenance(card.provenance), model)
@@ -141,26 +142,6 @@ def mismatch(name: str, block: Block, known: tuple[int, int] | None) -> str:
     if known[0] == block.shape[0] and known[1] == block.shape[1] + 1:
         text += ": the model's layer has no bias"
     return f'{text}. Refit the prior, or drop the block with prior.without("{name}").'
-
-
-def architecture(blocks: Mapping[str, Block]) -> str:
-    """A fingerprint of block names and shapes."""
-    text = ";".join(f"{name}:{block.shape[0]}x{block.shape[1]}" for name, block in blocks.items())
-    return fingerprint([text], digits=16)
-
-
-def move_to_prior(model: nn.Module, prior: Gaussian) -> None:
-    """Write a learned prior's mean into the network. A prior around zero says nothing of where to start."""
-    if any(bool(mean.any()) for mean in prior.mean.values()):
-        prior.write_to(model, frozen=False)
-        log.info("training starts at the prior's mean")
-
-
-def start_seen(model: nn.Module, prior: Gaussian | None) -> Provenance:
-    """What the first weights and the prior have seen."""
-    if prior is None:
-        return past_of(model)
-    return past_of(model, prior.mean, prior.provenance).joined(prior.provenance)
 
 
 class PriorPenalty:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -17,15 +18,16 @@ from posterity.checks import admitted
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.data import Data
 from posterity.data.batches import Batch, Workers, check_data
-from posterity.data.provenance import Provenance, sign, together
+from posterity.data.provenance import Provenance, past_of, sign, together
 from posterity.errors import BadData, NotFinite
 from posterity.gaussian import Gaussian
 from posterity.laplace.averaging import WeightAverage
 from posterity.laplace.checkpoint import Checkpoint
 from posterity.laplace.polish import polished
-from posterity.laplace.prior import PriorPenalty, fitted, move_to_prior, start_seen
+from posterity.laplace.prior import PriorPenalty, fitted
 from posterity.laplace.run import BatchSource, Epoch, Goal, Objective, Sums, TrainingRun, evaluate, map_objective, split
 
+log = logging.getLogger("posterity")
 Augment = Callable[[Tensor], Tensor]
 """New inputs for old, the same number of them: shifted or turned images, say."""
 Optimiser = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
@@ -163,8 +165,10 @@ def train(
     held = None if held_out is None else BatchSource(held_out, evaluation_batch_size or min(1024, 4 * batch_size), None)
     if prior is not None:
         prior = fitted(prior, model, head_precision)
-        if start == "prior":
-            move_to_prior(model, prior)
+        # A prior around zero says nothing of where to start.
+        if start == "prior" and any(bool(mean.any()) for mean in prior.mean.values()):
+            prior.write_to(model, frozen=False)
+            log.info("training starts at the prior's mean")
     # An optimiser of the user's own may search along a line: it gets exact forces, unless stated otherwise.
     refresh = prior_every or (1 if optimiser else None)
     penalty = None if prior is None else PriorPenalty(prior, model, refresh)
@@ -184,7 +188,8 @@ def train(
         for part in (data, None if isinstance(validation, float | int) else held_out)
         if part is not None
     )
-    seen = examples_seen.joined(start_seen(model, prior))
+    past = past_of(model) if prior is None else past_of(model, prior.mean, prior.provenance).joined(prior.provenance)
+    seen = examples_seen.joined(past)
     state.start(model)
     if isinstance(state, Checkpoint):
         settings = {

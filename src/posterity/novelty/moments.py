@@ -44,18 +44,19 @@ class RelativeVariance:
     The prior variance grows with the row's size, and drops out.
     """
 
-    rows: Float[Tensor, "n inp"]
-    root: Float[Tensor, "n n"]
+    white: Float[Tensor, "n inp"]
+    """L⁻¹ times the known rows, with LLᵀ their kernel and the noise."""
     size: Float[Tensor, ""]
 
     @classmethod
     def of(cls, known: Float[Tensor, "n d"]) -> RelativeVariance:
-        """Costs O(n² d + n³) once, and O(n d + n²) for each row."""
+        """Costs O(n² d + n³) once, and O(n d) for each row."""
         known = known.double()
         size = known.square().sum(1).mean().clamp_min(1e-30).sqrt()
         rows = torch.cat((known / size, known.new_full((len(known), 1), CONSTANT)), 1)
         noise = NOISE * torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
-        return cls(rows, torch.linalg.cholesky(rows @ rows.T + noise), size)
+        root = torch.linalg.cholesky(rows @ rows.T + noise)
+        return cls(torch.linalg.solve_triangular(root, rows, upper=False), size)
 
     def __call__(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m"]:
         if torch.compiler.is_compiling():
@@ -64,6 +65,5 @@ class RelativeVariance:
         return torch.cat(found) if found else rows.new_empty(0).double()
 
     def _of(self, rows: Tensor) -> Tensor:
-        scaled = torch.cat((rows.double() / self.size, self.rows.new_full((rows.shape[0], 1), CONSTANT)), 1)
-        explained = torch.linalg.solve_triangular(self.root, self.rows @ scaled.T, upper=False).square().sum(0)
-        return 1 - explained / scaled.square().sum(1)
+        scaled = torch.cat((rows.double() / self.size, self.white.new_full((rows.shape[0], 1), CONSTANT)), 1)
+        return 1 - (self.white @ scaled.T).square().sum(0) / scaled.square().sum(1)

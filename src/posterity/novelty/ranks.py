@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,9 +19,9 @@ FARTHEST = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """Sorted numbers of known inputs that were left out, and how many there were."""
+    """Sorted numbers of known inputs that were left out, and how many there were; of one score, or of several in rows."""
 
-    values: Float[Tensor, "kept"]
+    values: Float[Tensor, "*scores kept"]
     count: int
 
     @classmethod
@@ -30,7 +31,12 @@ class Ranks:
             ordered = torch.quantile(ordered, torch.linspace(0, 1, KEPT, dtype=torch.float64, device=ordered.device))
         return cls(_rounded(ordered), len(values))
 
-    def p(self, x: Float[Tensor, "m"]) -> Float[Tensor, "m"]:
+    @classmethod
+    def together(cls, several: Sequence[Ranks]) -> Ranks:
+        """Those of several scores of the same inputs, in rows."""
+        return cls(torch.stack([one.values for one in several]), several[0].count)
+
+    def p(self, x: Float[Tensor, "*scores m"]) -> Float[Tensor, "*scores m"]:
         """The share of known inputs with a number this large, uniform on new known ones.
 
         Ranks are interpolated, so that every rate can be had from few numbers. Beyond the largest of n numbers p falls from
@@ -39,9 +45,9 @@ class Ranks:
         if not self.count:
             return torch.ones_like(x, dtype=torch.float64)
         x = _rounded(x)
-        return self._inside(x) / (1 + ((x - self.values[-1]) / self._reach()).clamp(0, FARTHEST))
+        return self._inside(x) / (1 + ((x - self.values[..., -1:]) / self._reach).clamp(0, FARTHEST))
 
-    def nats(self, x: Float[Tensor, "m"], *, among: bool = False) -> Float[Tensor, "m"]:
+    def nats(self, x: Float[Tensor, "*scores m"], *, among: bool = False) -> Float[Tensor, "*scores m"]:
         """−ln p, for adding up: beyond the upper tenth it grows as that of an exponential tail.
 
         A number belongs to the tail that it is measured by: one of the known ones (`among`) does, so a new one has to, or the
@@ -49,18 +55,23 @@ class Ranks:
         """
         if not self.count:
             return torch.zeros_like(x, dtype=torch.float64)
-        x, start, reach = _rounded(x), self._start(), self._reach()
+        x, start, reach = _rounded(x), self._start, self._reach
         excess = (x - start).clamp_min(0)
         if not among:
-            tail = self._tail() * self.count / len(self.values)
+            tail = self._tail * self.count / self.values.shape[-1]
             reach = (tail * reach + excess) / (tail + 1)
-        return torch.where(x > start, excess / reach - self._inside(start[None]).log(), -self._inside(x).log())
+        return torch.where(x > start, excess / reach - self._inside(start).log(), -self._inside(x).log())
 
     def _inside(self, x: Tensor) -> Tensor:
         """1 − interpolated rank / (n + 1); equal numbers have the mean of their ranks."""
-        n, kept = self.count, len(self.values)
-        low, high = (torch.searchsorted(self.values, x.contiguous(), right=right) for right in (False, True))
-        left, right = self.values[(low - 1).clamp_min(0)], self.values[high.clamp_max(kept - 1)]
+        n, kept = self.count, self.values.shape[-1]
+        if torch.compiler.is_compiling():  # ONNX has no binary search
+            below, x_each = self.values[..., None, :], x[..., None]
+            low, high = (below < x_each).sum(-1), (below <= x_each).sum(-1)
+        else:
+            low, high = (torch.searchsorted(self.values, x.contiguous(), right=right) for right in (False, True))
+        left = self.values.gather(-1, (low - 1).clamp_min(0))
+        right = self.values.gather(-1, high.clamp_max(kept - 1))
         gap = (right - left).clamp_min(torch.finfo(torch.float64).tiny)
         between = torch.where((low > 0) & (high < kept), ((x - left) / gap).clamp(0, 1), 0.5)
         # Ties: the mean of the places they take. Else: low == high, between the places low and low + 1.
@@ -69,18 +80,25 @@ class Ranks:
         rank = 1 + (place - 1) * ((n - 1) / (kept - 1)) if kept > 1 else place
         return (1 - rank / (n + 1)).clamp(1 / (n + 1), 1.0)
 
-    def _start(self) -> Tensor:
-        return self.values[len(self.values) - 1 - self._tail()]
+    @property
+    def _start(self) -> Float[Tensor, "*scores 1"]:
+        """Where the tail starts."""
+        kept = self.values.shape[-1]
+        return self.values[..., kept - 1 - self._tail : kept - self._tail]
 
+    @property
     def _tail(self) -> int:
-        return min(max(round(TAIL * len(self.values)), 3), len(self.values) - 1)
+        kept = self.values.shape[-1]
+        return min(max(round(TAIL * kept), 3), kept - 1)
 
-    def _reach(self) -> Tensor:
+    @property
+    def _reach(self) -> Float[Tensor, "*scores 1"]:
         """The mean excess of the largest numbers over where the tail starts."""
-        tail = self._tail()
-        excess = (self.values[len(self.values) - tail :] - self._start()).mean() if tail else self.values.new_zeros(())
+        kept, tail = self.values.shape[-1], self._tail
+        largest = self.values[..., kept - tail :] if tail else self._start
+        excess = (largest - self._start).mean(-1, keepdim=True)
         # Numbers that are all alike have no spread: a hair of their size is one.
-        return torch.maximum(excess, self.values.abs().max() * 1e-6 + 1e-12)
+        return torch.maximum(excess, self.values.abs().amax(-1, keepdim=True) * 1e-6 + 1e-12)
 
 
 def _rounded(x: Tensor) -> Tensor:

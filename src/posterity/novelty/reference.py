@@ -189,7 +189,12 @@ class Reference:
         """One minus the p-value: near 1 for inputs unlike those that are known."""
         return 1 - self.p(features, moments)
 
-    def _columns(self, features: Features, moments: Moments) -> Tensor:
+    def checked(self, features: Features) -> Features:
+        """The features of new inputs, if they are of the form of the known ones.
+
+        Raises:
+            SizeMismatch: if not.
+        """
         for layer, space in self.neighbourhoods.items():
             if layer not in features:
                 raise SizeMismatch(
@@ -200,7 +205,10 @@ class Reference:
                     f'layer "{layer}" is given rows of {space.width} numbers, not {tuple(features[layer].shape[1:])}: '
                     "the inputs have another form than those that are known."
                 )
-        return scores_of(self.neighbourhoods, self.moments, features, moments)
+        return features
+
+    def _columns(self, features: Features, moments: Moments) -> Tensor:
+        return scores_of(self.neighbourhoods, self.moments, self.checked(features), moments)
 
 
 def alarm(unknown: Float[Tensor, "m"], rate: float = 0.05) -> Bool[Tensor, "m"]:
@@ -213,9 +221,8 @@ def alarm(unknown: Float[Tensor, "m"], rate: float = 0.05) -> Bool[Tensor, "m"]:
 def _total(ranks: Sequence[Ranks], columns: Tensor, own: int, *, among: bool = False) -> Tensor:
     """The sum of −ln p over all scores; the last `own` columns are the predictor's own scores."""
     weights = [1.0] * (len(ranks) - own) + [OWN] * own
-    return torch.stack(
-        [w * one.nats(columns[:, i], among=among) for i, (w, one) in enumerate(zip(weights, ranks, strict=True))]
-    ).sum(0)
+    scale = torch.tensor(weights, dtype=torch.float64)[:, None]
+    return (scale * Ranks.together(ranks).nats(columns.T, among=among)).sum(0)
 
 
 def _joint(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Ranks:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posterity.errors import DamagedFile
-from posterity.gaussian.known import KnownFeatures
+from posterity.gaussian.card import KnownFeatures
 from posterity.novelty.neighbours import Neighbourhood, names
 from posterity.novelty.ranks import Ranks
 from posterity.novelty.reference import Reference

@@ -69,11 +69,12 @@ def watching(module: nn.Module, layers: Sequence[str], count: int | None) -> Ite
                 )
             )
         else:
-            layer = dict(module.named_modules()).get(name)
-            if layer is None:
+            try:
+                layer = module.get_submodule(name)
+            except AttributeError:
                 raise DamagedFile(
                     f'the statistics of known inputs are of a layer "{name}", which the network does not have.'
-                )
+                ) from None
             handles.append(
                 layer.register_forward_pre_hook(lambda one, given, name=name: watch.take(name, pooled(one, given[0])))
             )

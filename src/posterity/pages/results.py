@@ -118,7 +118,7 @@ def _page(
 
 
 def _figures(scores: Mapping[str, float]) -> str:
-    first = list(scores.items())[:3]
+    first = sorted(scores.items(), key=lambda item: item[0] == "brier")[:3]
     percent = ("accuracy", "inside_95")
     large = [(f"{100 * v:.1f} %" if name in percent else f"{v:.3f}", NAMES.get(name, name)) for name, v in first]
     return numbers(large) + facts({NAMES.get(name, name): f"{value:.4f}" for name, value in scores.items()})

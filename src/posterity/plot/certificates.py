@@ -57,7 +57,9 @@ def waterfall(certificate: Certificate, ax: Axes | None = None) -> Axes:
         reached += value
     ax.barh(len(steps), certificate.bound, color=colours[-1], height=0.6)
     ax.text(certificate.bound + 0.01, len(steps), f"{certificate.bound:.3f}", va="center", fontsize=9, color=INK)
-    ax.axvline(certificate.holdout.bound, color=INK, lw=1, ls=(0, (3, 2)))
+    ax.axvline(certificate.holdout.bound, color=INK, lw=1, ls=(0, (3, 2)), zorder=0.5)
+    for text in ax.texts:  # figures stay readable where the line runs through them
+        text.set_bbox({"facecolor": "#fcfcfa", "edgecolor": "none", "pad": 0.6})
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.grid(False, axis="y")

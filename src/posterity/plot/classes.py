@@ -15,14 +15,14 @@ from posterity.predictive import score
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NAMED = 26
-"""Classes whose names fit along a matrix; more are numbered by every tenth."""
+NAMED, LETTERS = 60, 22
+"""Classes whose names fit along a matrix (of more, every tenth has its name), and letters of a name."""
 
 
 def reliability(
     probs: Tensor, targets: Tensor, ax: Axes | None = None, *, bins: int = 15, label: str | None = None
 ) -> Axes:
-    """A reliability diagram: how often it is right, by how sure it says it is. On the dashed line both agree.
+    """A reliability diagram: accuracy by confidence. On the dashed line both agree.
 
     Args:
         probs: one row of probabilities for each example.
@@ -46,13 +46,11 @@ def reliability(
     ax.set_ylim(0, 1.02)
     if label:
         legend(ax)
-    return titled(
-        ax, f"reliability (ECE {score(probs, targets).ece:.3f})", "how sure it says it is", "how often it is right"
-    )
+    return titled(ax, f"reliability (ECE {score(probs, targets).ece:.3f})", "confidence", "accuracy")
 
 
 def confusion(probs: Tensor, targets: Tensor, ax: Axes | None = None, *, classes: Sequence[str] | None = None) -> Axes:
-    """A confusion matrix: a row for each true class, shares of what it was taken for.
+    """A confusion matrix: a row for each true class, shares of the predicted ones.
 
     Args:
         probs: one row of probabilities for each example.
@@ -66,7 +64,9 @@ def confusion(probs: Tensor, targets: Tensor, ax: Axes | None = None, *, classes
         >>> pt.plot.confusion(fit.predict(x).probs, y, classes=["cat", "dog"])
     """
     count = probs.shape[-1]
-    size = max(3.4, min(7.0, 0.34 * count + 1.6))
+    names = [str(i) for i in range(count)] if classes is None else [_short(str(c)) for c in classes]
+    longest = max(map(len, names))
+    size = max(3.4, min(7.0, 0.34 * count + 1.6)) + 0.06 * longest
     ax = canvas(ax, size + 0.4, size)
     matrix = torch.zeros(count, count, dtype=torch.float64)
     matrix.index_put_(
@@ -75,17 +75,18 @@ def confusion(probs: Tensor, targets: Tensor, ax: Axes | None = None, *, classes
     shares = matrix / matrix.sum(1, keepdim=True).clamp_min(1)
     ax.grid(False)
     ax.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=1)
-    names = [str(i) for i in range(count)] if classes is None else [str(c)[:14] for c in classes]
-    ticks = range(count) if count <= NAMED else range(0, count, 10)
-    ax.set_xticks(list(ticks), [names[i] for i in ticks], rotation=45 if max(map(len, names)) > 3 else 0, ha="center")
-    ax.set_yticks(list(ticks), [names[i] for i in ticks])
+    ticks = list(range(0, count, 1 if count <= NAMED else 10))
+    # A row has 72 · 0.75 · size / count points: names are no higher than that.
+    small = min(9.5, 300 / count) if count <= NAMED else 9.5
+    ax.set_xticks(ticks, [names[i] for i in ticks], rotation=90 if longest > 3 else 0, fontsize=small)
+    ax.set_yticks(ticks, [names[i] for i in ticks], fontsize=small)
     if count <= 12:
         for i in range(count):
             for j in range(count):
                 if matrix[i, j]:
                     ink = "#fefefe" if shares[i, j] > 0.5 else "#333334"
                     ax.text(j, i, f"{int(matrix[i, j])}", ha="center", va="center", fontsize=8.5, color=ink)
-    return titled(ax, "confusion", "what it was taken for", "what it is")
+    return titled(ax, "confusion", "predicted class", "true class")
 
 
 def coverage(probs: Tensor, targets: Tensor, ax: Axes | None = None, *, label: str | None = None) -> Axes:
@@ -114,4 +115,10 @@ def coverage(probs: Tensor, targets: Tensor, ax: Axes | None = None, *, label: s
     ax.set_ylim(top=1.01)
     if label:
         legend(ax)
-    return titled(ax, "accuracy over coverage", "share of inputs it answers", "accuracy on them")
+    return titled(ax, "accuracy over coverage", "coverage, the surest inputs first", "accuracy")
+
+
+def _short(name: str) -> str:
+    """A long name by its two ends: names that begin alike often end otherwise."""
+    half = (LETTERS - 1) // 2
+    return name if len(name) <= LETTERS else f"{name[:half]}…{name[-half:]}"

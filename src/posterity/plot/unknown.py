@@ -1,4 +1,4 @@
-"""Inputs unlike anything that was seen: their scores, and what they look like."""
+"""Unknown inputs: their scores, and what they look like."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def gallery(
         images: (n, channels, height, width) with one or three channels, or (n, height, width).
         scores: one for each image, as `prediction.unknown`.
         ax: axes to draw on; new ones by default.
-        labels: a word for each image: what it was taken for, say.
+        labels: a word for each image: the predicted class, say.
         rows: of images.
         columns: of images.
     Returns:

@@ -1,7 +1,14 @@
 """Predictions with uncertainty, sampled or linearised, and measures of how good they are."""
 
-from posterity.predictive.consistency import consistency
-from posterity.predictive.metrics import Reliability, Scores, ood_auroc, reliability, score, selective_accuracy
+from posterity.predictive.metrics import (
+    Reliability,
+    Scores,
+    consistency,
+    ood_auroc,
+    reliability,
+    score,
+    selective_accuracy,
+)
 from posterity.predictive.predict import predict
 from posterity.predictive.prediction import Prediction
 

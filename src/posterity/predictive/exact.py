@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +15,7 @@ from posterity.blocks import Block, Replica
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
+from posterity.errors import DamagedFile
 from posterity.kernel import (
     BlockFrame,
     Calibration,
@@ -29,9 +30,19 @@ from posterity.kernel.directions import holds_examples, without_examples
 from posterity.kernel.kernels import Kept
 from posterity.kernel.last_layer import as_jacobian, features_of
 from posterity.kernel.latent import SharedLatent
+from posterity.kernel.storing import (
+    Plain,
+    Stored,
+    above,
+    below,
+    calibration_of,
+    numbers_of,
+    pack_choice,
+    unpack_choice,
+)
 from posterity.predictive.in_features import FeatureGaussian
 from posterity.predictive.prediction import Moments
-from posterity.predictive.predictor import Predictor
+from posterity.predictive.predictor import Context, Predictor, meaning
 
 ROOM = 1 << 27
 """Numbers that directions in weight space may have (half a gigabyte in float32)."""
@@ -40,7 +51,7 @@ LOOKED_AT = 200
 
 
 @dataclass(frozen=True, eq=False)
-class ExactLinear(Predictor):
+class ExactLinear(Predictor, kind="exact"):
     """The exact posterior of few examples over a network's outputs.
 
     It speaks of the network made linear in its weights at `point`, not of draws of the weights.
@@ -101,9 +112,33 @@ class ExactLinear(Predictor):
         blocks = resized(network.blocks(self.point), self.point)
         return jacobian(network.module, blocks, self.point, self.frames, inputs)
 
+    def save(self) -> Stored:
+        plain, tensors = pack_choice(self.choice)
+        return self.about() | plain, tensors | above("point", self.point) | self._own_tensors()
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        return {} if self.rows is None else {"rows": self.rows}
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        point = below(tensors, "point")
+        frames = {name: BlockFrame.of(context.prior.precision[name]) for name in point}
+        own: dict[str, Any] = {"head": str(plain["head"])} if "head" in plain else {}
+        found = cls(point, frames, StrengthChoice((), 0, ""), *meaning(plain), tensors.get("rows"), **own)
+        train = None if "directions" in plain else found._train(plain, tensors, context)
+        return replace(found, choice=unpack_choice(plain, tensors, frames, found.likelihood, train))
+
+    @torch.no_grad()
+    def _train(self, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Jacobian:
+        """How outputs depend on the weights at the training examples."""
+        if context.examples is None:
+            raise DamagedFile("the training examples are missing, and predictions are computed from them.")
+        examples = context.examples if self.rows is None else context.examples.rows(self.rows)
+        return self.jacobian(context.network, examples.inputs)
+
 
 @dataclass(frozen=True, eq=False)
-class LastLayer(ExactLinear):
+class LastLayer(ExactLinear, kind="last layer"):
     """The exact posterior of a last layer. Predictions take one forward pass."""
 
     __repr__ = brief
@@ -118,7 +153,7 @@ class LastLayer(ExactLinear):
         """In the features, where they are fewer than the examples; otherwise from the examples."""
         if not self._in_features:
             return super().moments(network, batch)
-        features, outputs = features_of(network.module, self.head, batch)
+        features, outputs = features_of(network.module, self.head, batch, known=True)
         found = []
         for form, (_, own) in zip(self._in_features, self.parts(), strict=True):
             mean, covariance = form(features, outputs)
@@ -135,12 +170,28 @@ class LastLayer(ExactLinear):
 
     def jacobian(self, network: Replica, inputs: Sequence[Batch]) -> Jacobian:
         """The features of new inputs: all that outputs depend on."""
-        parts = [features_of(network.module, self.head, batch) for batch in inputs]
+        parts = [features_of(network.module, self.head, batch, known=True) for batch in inputs]
         return as_jacobian(self.head, torch.cat([f for f, _ in parts]), torch.cat([o for _, o in parts]))
+
+    def about(self) -> Plain:
+        return super().about() | {"head": self.head}
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        """The features of the training examples, in the network's own precision where nothing is lost by it."""
+        best = self.choice.best.posterior
+        if not holds_examples(best):
+            return {}
+        x: Tensor = best.of.train.blocks[self.head].a  # type: ignore[union-attr]
+        narrow = x.to(next(iter(self.point.values())).dtype)
+        return {"features": narrow if torch.equal(narrow.double(), x) else x}
+
+    def _train(self, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Jacobian:
+        features = tensors["features"].double()
+        return as_jacobian(self.head, features, features.new_zeros(len(features), int(plain["classes"])))
 
 
 @dataclass(frozen=True, eq=False)
-class AveragedNetworks(Predictor):
+class AveragedNetworks(Predictor, kind="networks"):
     """Trained networks, used as they are, averaged. They have no variance of their own."""
 
     __repr__ = brief
@@ -159,6 +210,18 @@ class AveragedNetworks(Predictor):
             certain = mean.new_zeros(*mean.shape, mean.shape[1])
             found.append(Moments(share, mean, certain, self.calibration))
         return found
+
+    def save(self) -> Stored:
+        own = {"calibration": numbers_of(self.calibration), "shares": [share for share, _ in self.networks]}
+        parts = (above(i, network) for i, (_, network) in enumerate(self.networks))
+        return self.about() | own, {name: x for part in parts for name, x in part.items()}
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        networks = tuple((float(share), below(tensors, str(i))) for i, share in enumerate(plain["shares"]))
+        if not all(weights for _, weights in networks):
+            raise DamagedFile("a network of an average has no weights.")
+        return cls(networks, calibration_of(plain["calibration"]), *meaning(plain))
 
 
 def resized(blocks: Mapping[str, Block], point: Mapping[str, Float[Tensor, "out inp"]]) -> dict[str, Block]:

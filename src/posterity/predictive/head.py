@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +14,20 @@ from posterity.blocks import Replica
 from posterity.brief import brief
 from posterity.curvature import Categorical, GaussianNoise, Likelihood
 from posterity.data import Batch
-from posterity.data.examples import TrainingSet
 from posterity.data.leave_out import STAYS, LeaveOut
-from posterity.gaussian.known import KnownFeatures
+from posterity.gaussian.card import KnownFeatures
 from posterity.heads import ClassFit, ClassHead, HeadRecipe, NumberFit, NumberHead, Words, from_tensors, to_tensors
 from posterity.heads.checks import checked_features
 from posterity.kernel import Calibration, Link, normal_draws
+from posterity.kernel.storing import Plain, Stored, above, below
 from posterity.novelty import LeftOutInputs, Reference
 from posterity.predictive.prediction import Moments, Prediction, categorical_entropy, from_moments
-from posterity.predictive.predictor import Plain, Predictor
+from posterity.predictive.predictor import Context, Predictor
 
 FEATURES = "features"
 """What the reference calls what a head is given."""
+OPEN = "open"
+"""What it calls the share of its variance that a head's belief leaves open."""
 AT_ONCE = 1000
 """Examples of a fold that are left out in one solve."""
 LEFT_OUT: dict[type, tuple[str, ...]] = {
@@ -36,7 +38,7 @@ LEFT_OUT: dict[type, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class HeadPredictor(Predictor):
+class HeadPredictor(Predictor, kind="features"):
     """A head, the known inputs that new ones are compared with, and what further labels are added to."""
 
     __repr__ = brief
@@ -61,12 +63,49 @@ class HeadPredictor(Predictor):
     def needs_examples(self) -> bool:
         return self.source is not None
 
-    def without_examples(self) -> HeadPredictor:
+    def without_examples(self) -> tuple[HeadPredictor, float]:
         """The same head. It takes no further labels, and compares new inputs with no single known one."""
         if self.source is None or self.leave_out is None:
-            return self
+            return self, 0.0
         bare = reference_of(self.source, self.leave_out.folds, keep_features=False)
-        return replace(self, reference=bare, source=None, leave_out=None)
+        return replace(self, reference=bare, source=None, leave_out=None), 0.0
+
+    def save(self) -> Stored:
+        """The head; its examples are stored beside it."""
+        source, known = self.source, novelty.to_known(self.reference)
+        head, words = to_tensors(self.head)
+        tensors = above("head", head) | above("known", known.tensors)
+        outputs = self.head.classes if isinstance(self.head, ClassHead) else 1
+        plain: Plain = {"kind": self.kind, "width": self.head.width, "outputs": outputs, "head": words}
+        plain["known"] = dict(known.words)
+        if source is not None and self.leave_out is not None:
+            own = {"folds": self.leave_out.folds} | {name: getattr(source, name) for name in LEFT_OUT[type(source)]}
+            if self.leave_out.groups is not None:
+                own["groups"] = self.leave_out.groups
+            tensors |= above("left out", own)
+            if isinstance(source, ClassFit):
+                plain["recipe"] = asdict(source.recipe)
+                if source.words is not None:
+                    plain["names"] = list(source.words.names)
+                    tensors["words/directions"] = source.words.directions
+        return plain, tensors
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        head, examples = from_tensors(below(tensors, "head"), plain["head"]), context.examples
+        reference = novelty.from_known(KnownFeatures(below(tensors, "known"), plain["known"]))
+        said: dict[str, Any] = dict(below(tensors, "left out"))
+        if examples is None or not said:
+            return cls(head, reference, None, None)
+        leave_out = LeaveOut(said["folds"], said.pop("groups", None))
+        x, y = checked_features(examples.whole.positional[0], head.width), examples.targets.flatten()
+        if isinstance(head, NumberHead):
+            said.pop("folds")
+            return cls(head, reference, NumberFit(head, x, y, **said), leave_out)
+        words = Words(tuple(plain["names"]), tensors["words/directions"]) if "names" in plain else None
+        recipe: Plain = {name: tuple(v) if isinstance(v, list) else v for name, v in plain["recipe"].items()}
+        source = ClassFit(head, x, y, **said, words=words, recipe=HeadRecipe(**recipe))
+        return cls(head, reference, source, leave_out)
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
         """Log probabilities, which are certain: what they leave open is in them. Or a number with its variance."""
@@ -103,7 +142,7 @@ class HeadPredictor(Predictor):
             }
             draws = torch.cat([part.draws for part in parts if part.draws is not None], 1) if keep_draws else None
             found = replace(parts[0], **joined, draws=draws)  # type: ignore[arg-type]
-            return found.to(next(network.module.parameters()).dtype)
+            return found.to(network.like.dtype)
 
     def _predicted(self, rows: Tensor, samples: int, generator: torch.Generator | None, keep_draws: bool) -> Prediction:
         moments, own, draws = self.moments_of(rows), self.scores(rows), None
@@ -125,13 +164,13 @@ class HeadPredictor(Predictor):
         belief, found = self.head.belief, {}
         if "entropy" in self.reference.moments and isinstance(self.head, ClassHead):
             found["entropy"] = categorical_entropy(self.head.log_probs_of(rows).exp())
-        if "variance" in self.reference.moments:
-            found["variance"] = belief.open(belief.inputs(rows))
-        return found
+        # Files of older versions call it variance.
+        names = {OPEN, novelty.VARIANCE} & set(self.reference.moments)
+        return found | {name: belief.open(belief.inputs(rows)) for name in names}
 
 
 def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: bool = True) -> Reference:
-    """Known inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
+    """KnownFeatures inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
     x, belief = source.features, source.head.belief
     judged = (folds != STAYS).nonzero().flatten()
     if len(judged) < 2:
@@ -146,7 +185,7 @@ def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: 
         out, kept = judged[of], folds != fold
         if not bool(kept.any()):
             continue
-        own = {"variance": torch.cat([belief.open_without(inputs[some]) for some in out.split(AT_ONCE)])}
+        own = {OPEN: torch.cat([belief.open_without(inputs[some]) for some in out.split(AT_ONCE)])}
         parts.append(
             LeftOutInputs(
                 {FEATURES: x[kept]}, {FEATURES: x[out]}, own if entropy is None else own | {"entropy": entropy[of]}
@@ -176,54 +215,3 @@ class HeadModule(nn.Module):
         if self.unknown:
             found = (*found, self.predictor.reference.unknown({FEATURES: rows}, self.predictor.scores(rows)))
         return tuple(x.float() for x in found)
-
-
-# --- files -----------------------------------------------------------------------------------------
-
-
-def pack_head(predictor: HeadPredictor) -> tuple[Plain, dict[str, Tensor]]:
-    """A head as plain values and tensors; its examples are stored beside it."""
-    source, parts = predictor.source, {}
-    parts["head"], about = to_tensors(predictor.head)
-    known = novelty.to_known(predictor.reference)
-    parts["known"], past = dict(known.tensors), dict(known.words)
-    outputs = predictor.head.classes if isinstance(predictor.head, ClassHead) else 1
-    plain: Plain = {"kind": "features", "width": predictor.head.width, "outputs": outputs, "head": about, "known": past}
-    if source is not None and predictor.leave_out is not None:
-        said = LEFT_OUT[type(source)]
-        parts["left out"] = {"folds": predictor.leave_out.folds} | {name: getattr(source, name) for name in said}
-        if predictor.leave_out.groups is not None:
-            parts["left out"]["groups"] = predictor.leave_out.groups
-        if isinstance(source, ClassFit):
-            plain["recipe"] = asdict(source.recipe)
-            if source.words is not None:
-                plain["names"], parts["words"] = list(source.words.names), {"directions": source.words.directions}
-    return plain, {f"{prefix}/{name}": x for prefix, part in parts.items() for name, x in part.items()}
-
-
-def unpack_head(plain: Plain, tensors: Mapping[str, Tensor], examples: TrainingSet | None) -> HeadPredictor:
-    """The predictor again."""
-
-    def below(prefix: str) -> dict[str, Any]:
-        return {name[len(prefix) + 1 :]: x for name, x in tensors.items() if name.startswith(f"{prefix}/")}
-
-    head, reference = (
-        from_tensors(below("head"), plain["head"]),
-        novelty.from_known(KnownFeatures(below("known"), plain["known"])),
-    )
-    said = below("left out")
-    if examples is None or not said:
-        return HeadPredictor(head, reference, None, None)
-    leave_out = LeaveOut(said["folds"], said.pop("groups", None))
-    x, y = checked_features(examples.whole.positional[0], head.width), examples.targets.flatten()
-    source: ClassFit | NumberFit
-    if isinstance(head, NumberHead):
-        said.pop("folds")
-        source = NumberFit(head, x, y, **said)
-    else:
-        words = Words(tuple(plain["names"]), tensors["words/directions"]) if "names" in plain else None
-        recipe: Plain = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in plain["recipe"].items()
-        }
-        source = ClassFit(head, x, y, **said, words=words, recipe=HeadRecipe(**recipe))
-    return HeadPredictor(head, reference, source, leave_out)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -19,8 +21,9 @@ from posterity.errors import BadData, NotExact, TooLarge
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Link
 from posterity.kernel.jacobian import each_output, rows_are_cheaper
+from posterity.kernel.storing import Plain, Stored, calibration_of, numbers_of
 from posterity.predictive.prediction import Moments
-from posterity.predictive.predictor import Predictor
+from posterity.predictive.predictor import Context, Predictor, meaning
 
 PIECE = 1 << 20
 """Entries of gradients at a time (8 MB in float64): while they are whitened and multiplied they stay in the cache."""
@@ -31,7 +34,7 @@ ROOM = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
-class StructuredGaussian(Predictor):
+class StructuredGaussian(Predictor, kind="structured"):
     """A Gaussian over weights through the network made linear at its mean: outputs N(f, JΣJᵀ).
 
     One forward and one backward pass an output. For a layer with one position an example the covariance of two outputs
@@ -53,6 +56,14 @@ class StructuredGaussian(Predictor):
             if isinstance(self.likelihood, Categorical):
                 mean, covariance = _by_position(mean, covariance, outputs.shape[-1])
         return [Moments(1.0, mean, covariance, self.calibration, shape)]
+
+    def save(self) -> Stored:
+        """Its Gaussian is the fit's posterior."""
+        return self.about() | {"calibration": numbers_of(self.calibration)}, {}
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        return cls(context.posterior, calibration_of(plain["calibration"]), *meaning(plain))
 
 
 def _by_position(

@@ -12,10 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from posterity.blocks import Replica, evaluating
 from posterity.brief import brief
+from posterity.curvature import Categorical, Likelihood
+from posterity.data import Data
+from posterity.data.batches import batches
 from posterity.errors import BadData, BadTargets
+from posterity.gaussian import Gaussian
+from posterity.predictive.linearised import output_moments
 from posterity.predictive.prediction import Prediction
 
 BINS = 15
@@ -182,3 +188,50 @@ def reliability(probs: Probabilities, targets: Labels, bins: int = BINS) -> Reli
             right = (labels[inside] == targets[inside]).double().mean()
             rows.append((float(confidence[inside].mean()), float(right), float(inside.double().mean())))
     return Reliability(*zip(*rows, strict=True))
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def consistency(
+    model: nn.Module,
+    posterior: Gaussian,
+    data: Data,
+    likelihood: Likelihood | None = None,
+    *,
+    examples: int = 200,
+    batch_size: int = 100,
+) -> float:
+    """The largest eigenvalue of H^½ S H^½ over training examples: below 1 for a posterior that has seen them.
+
+    Args:
+        model: the network.
+        posterior: over its weights.
+        data: what it was learned from.
+        likelihood: what outputs mean; classes by default.
+        examples: how many are looked at.
+        batch_size: examples at a time.
+
+    Returns:
+        The eigenvalue. At or above 1, leave-one-out from this posterior has no meaning, and its predictive is too wide.
+
+    Raises:
+        BadData: if there is no example, or outputs are not one vector an example.
+
+    Example:
+        >>> pt.metrics.consistency(model, fit.posterior, data)
+    """
+    likelihood = likelihood or Categorical()
+    largest, seen, network = 0.0, 0, Replica(model)
+    with evaluating(model):
+        for batch in batches(data, batch_size):
+            mean, covariance = output_moments(network, posterior, batch.to(next(model.parameters()).device))
+            if mean.ndim != 2:
+                raise BadData(f"outputs of shape {tuple(mean.shape)}: one vector of outputs an example is needed.")
+            root = likelihood.fisher_root(mean.double())
+            largest = max(largest, float(torch.linalg.eigvalsh(root.mT @ covariance @ root).max()))
+            seen += batch.count
+            if seen >= examples:
+                break
+    if not seen:
+        raise BadData("there is no example to look at.")
+    return largest

@@ -19,11 +19,11 @@ from posterity.curvature import GaussianNoise, Likelihood
 from posterity.errors import NotExportable
 from posterity.kernel import Link
 from posterity.novelty import Reference, watching
+from posterity.predictive.beside_network import InputModelPredictor
 from posterity.predictive.exact import AveragedNetworks, LastLayer
 from posterity.predictive.head import HeadModule, HeadPredictor
 from posterity.predictive.in_features import FeatureGaussian
 from posterity.predictive.linearised import StructuredGaussian
-from posterity.predictive.on_inputs import InputModelPredictor
 from posterity.predictive.prediction import Moments, probabilities, regression
 from posterity.predictive.predictor import Predictor, Stack
 

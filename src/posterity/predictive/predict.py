@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -18,10 +17,9 @@ from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel import Calibration, Link, outputs_at
 from posterity.kernel.latent import LINKS
 from posterity.novelty import Reference, from_known, watching
-from posterity.predictive.jvp import by_derivatives
+from posterity.predictive.draws import by_derivatives, sampled
 from posterity.predictive.linearised import StructuredGaussian
 from posterity.predictive.prediction import Prediction
-from posterity.predictive.sampled import sampled
 
 
 @torch.inference_mode(False)
@@ -96,9 +94,7 @@ def predict(
         else:
             raise ValueError(f'method is "linearised", "jvp" or "sampled", not "{method}"')
         return (
-            found
-            if reference is None
-            else replace(found, unknown=_at_mean(model, gaussian, inputs, reference, likelihood))
+            found if reference is None else found.but(unknown=_at_mean(model, gaussian, inputs, reference, likelihood))
         )
 
 

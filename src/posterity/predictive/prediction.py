@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -64,8 +66,24 @@ class Prediction:
     def to(self, dtype: torch.dtype) -> Prediction:
         """The same in another precision, float32 at least."""
         wide = torch.promote_types(dtype, torch.float32)
-        tensors = {name: value.to(wide) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **tensors)  # type: ignore[arg-type]
+
+        def narrowed(value: Any) -> Any:
+            return value.to(wide) if isinstance(value, Tensor) else lambda: value().to(wide)
+
+        return self.but(
+            **{name: narrowed(x) for name, x in vars(self).items() if isinstance(x, Tensor) or (name in LATER and x)}
+        )
+
+    def at_once(self) -> Prediction:
+        """The same with everything computed."""
+        return replace(self)
+
+    def but(self, **changed: Any) -> Prediction:
+        """The same with other fields; what is computed when it is asked for stays so."""
+        return Prediction(**vars(self) | changed)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
     def probs(self) -> Tensor:
@@ -154,6 +172,31 @@ class Prediction:
         return self.epistemic
 
 
+class _DeferredField:
+    """A field that may be given as a function, which is called when the field is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, of: Any, owner: type) -> Any:
+        if of is None:
+            return self
+        value = vars(of)[self.name]
+        if callable(value):
+            with torch.inference_mode(False), torch.no_grad():
+                vars(of)[self.name] = value = value()
+        return value
+
+    def __set__(self, of: Any, value: Any) -> None:
+        vars(of)[self.name] = value
+
+
+LATER = ("epistemic", "aleatoric", "unknown")
+"""Fields that take longer than all others of few inputs, and are often not looked at."""
+for _name in LATER:
+    setattr(Prediction, _name, _DeferredField(_name))
+
+
 def _range(x: Tensor) -> str:
     return f"{float(x.min()):.3g} to {float(x.max()):.3g}" if x.numel() else "of no input"
 
@@ -188,26 +231,45 @@ def from_moments(
     kind: Link,
     samples: int = 100,
     generator: torch.Generator | None = None,
+    *,
+    later: bool = False,
 ) -> Prediction:
     """A prediction from normal outputs: of one posterior, or of several averaged by their weights.
 
-    The share of uncertainty that more data would settle is measured over `samples` draws of the outputs.
+    The share of uncertainty that more data would settle is measured over `samples` draws of the outputs; `later` only when it
+    is asked for.
     """
     if isinstance(likelihood, GaussianNoise):
         return regression(moments, likelihood)
     entropy = _entropy(likelihood)
     probs = probabilities(moments, likelihood, kind, samples, generator)
-    within, logits = torch.zeros_like(entropy(probs)), torch.zeros_like(probs)
+    logits = torch.zeros_like(probs)
     for m in moments:
         if m.weight:
-            draws = normal_draws(*m.softened, samples, generator)
-            single = draws.sigmoid() if isinstance(likelihood, Bernoulli) else draws.softmax(-1)
-            within = within + m.weight * entropy(single).mean(0)
             logits = logits + m.weight * m.mean
-    total = entropy(probs)
-    # A closed form beside sampled draws can leave a hair below zero.
-    epistemic, aleatoric = (total - within).clamp_min(0), torch.minimum(within, total)
-    return Prediction(probs, epistemic, aleatoric, likelihood, logits)
+
+    @cache
+    def apart() -> tuple[Tensor, Tensor]:
+        # Later on a generator would be elsewhere, and several threads may ask.
+        dice = first_draws(probs.device) if later else generator
+        total = entropy(probs)
+        within = torch.zeros_like(total)
+        for m in moments:
+            if m.weight:
+                draws = normal_draws(*m.softened, samples, dice)
+                single = draws.sigmoid() if isinstance(likelihood, Bernoulli) else draws.softmax(-1)
+                within = within + m.weight * entropy(single).mean(0)
+        # A closed form beside sampled draws can leave a hair below zero.
+        return (total - within).clamp_min(0), torch.minimum(within, total)
+
+    parts: tuple[Any, Any] = lambda: apart()[0], lambda: apart()[1]
+    found = Prediction(probs, *parts, likelihood, logits)
+    return found if later else found.at_once()
+
+
+def first_draws(device: torch.device) -> torch.Generator:
+    """The same draws of outputs for the same inputs, unless another generator is given."""
+    return torch.Generator(device).manual_seed(0)
 
 
 def probabilities(

@@ -1,15 +1,16 @@
 """The protocol of everything that predicts: normal outputs at new inputs, and what they mean.
 
 A predictor is a value: it holds no network. It is given a replica of the fit's own to run, so that any number of threads can
-use it at once. `posterity.predictive.state` turns it into plain values and tensors and back.
+use it at once. It is stored as plain values and tensors; what it refers to and does not hold is the file's `Context`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -19,12 +20,29 @@ from posterity.blocks import Replica
 from posterity.brief import brief
 from posterity.curvature import Likelihood
 from posterity.data import Batch
+from posterity.data.examples import TrainingSet
+from posterity.errors import DamagedFile, NotStorable
+from posterity.gaussian import Gaussian
 from posterity.kernel import Link, StrengthChoice, normal_draws
+from posterity.kernel.storing import Plain, Stored, above, below, likelihood_of, link_of, plain_likelihood
 from posterity.novelty import Reference, watching
-from posterity.predictive.prediction import Moments, Prediction, from_moments
+from posterity.predictive.prediction import Moments, Prediction, first_draws, from_moments
 
-Plain = dict[str, Any]
-"""Numbers, texts, lists and mappings of them: what JSON has."""
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """What stored predictors refer to, and do not hold themselves."""
+
+    network: Replica
+    prior: Gaussian
+    posterior: Gaussian
+    examples: TrainingSet | None
+
+    def predictor(self, plain: Plain, tensors: Mapping[str, Tensor]) -> Predictor:
+        """The predictor that was stored."""
+        if plain["kind"] not in KINDS:
+            raise DamagedFile(f"no predictor is called {plain['kind']!r}.")
+        return KINDS[plain["kind"]].load(plain, tensors, self)
 
 
 class Predictor(ABC):
@@ -32,6 +50,12 @@ class Predictor(ABC):
 
     likelihood: Likelihood
     link: Link
+    kind: ClassVar[str] = ""
+    """What files call it."""
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:
+            cls.kind, KINDS[kind] = kind, cls
 
     @abstractmethod
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
@@ -45,6 +69,27 @@ class Predictor(ABC):
     def chosen(self) -> StrengthChoice | None:
         """The strengths of the prior that were chosen, and from how many; None where nothing was chosen."""
         return None
+
+    def without_examples(self) -> tuple[Predictor, float]:
+        """The same predictor without its training examples, and the largest relative change of a variance.
+
+        Raises:
+            NotStorable: if predictions cannot do without them.
+        """
+        return self, 0.0
+
+    def save(self) -> Stored:
+        """As plain values and tensors."""
+        raise NotStorable(f"a {type(self).__name__} has no place in a file.")
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        """The predictor again, to the last bit."""
+        raise NotImplementedError
+
+    def about(self) -> Plain:
+        """The plain values that nearly every kind has."""
+        return {"kind": self.kind, "likelihood": plain_likelihood(self.likelihood), "link": self.link}
 
     def predict(
         self,
@@ -63,10 +108,12 @@ class Predictor(ABC):
         """
         if samples < 1:
             raise ValueError(f"samples is at least 1, not {samples}")
-        # The same for the same inputs: who wants other draws of the outputs gives a generator.
-        generator = generator or torch.Generator(next(network.module.parameters()).device).manual_seed(0)
+        link, like = link or self.link, network.like
+        later = generator is None and not keep_draws and link != "sampled" and len(inputs) == 1
+        dice = generator or first_draws(like.device)
         with torch.inference_mode(False), torch.no_grad():
-            parts, unknown = [], []
+            parts: list[list[Moments]] = []
+            unknown: list[Any] = []
             for batch in inputs:
                 with watching(network.module, () if reference is None else reference.layers, batch.count) as watch:
                     part = self.moments(network, batch)
@@ -74,18 +121,28 @@ class Predictor(ABC):
                 parts.append(part)
                 if reference is not None:
                     # Batch by batch, so that features of many inputs are never held at once.
-                    unknown.append(reference.of_outputs(watch.features, part[0].mean, self.likelihood))
+                    features = reference.checked(watch.features)
+                    scores = partial(_unknown, reference, features, part[0].mean, self.likelihood)
+                    unknown.append(scores if later else scores())
             moments = joined(parts)
-            found = from_moments(moments, self.likelihood, link or self.link, samples, generator)
-            draws = _draws(moments, samples, generator) if keep_draws else None
+            later = later and sum(m.covariance.numel() for m in moments) <= HELD
+            found = from_moments(moments, self.likelihood, link, samples, dice, later=later)
+            draws = _draws(moments, samples, dice) if keep_draws else None
             found = _shaped(found, moments[0], draws)
             if unknown:
-                found = replace(found, unknown=torch.cat(unknown).to(found.mean.device))
-            return found.to(next(network.module.parameters()).dtype)
+                found = found.but(unknown=unknown[0] if len(unknown) == 1 else torch.cat(unknown))
+            found = found.to(like.dtype)
+            return found if later else found.at_once()
+
+
+def _unknown(reference: Reference, features: Mapping[str, Tensor], mean: Tensor, likelihood: Likelihood) -> Tensor:
+    return reference.of_outputs(features, mean, likelihood).to(mean.device)
 
 
 def joined(batches: Sequence[Sequence[Moments]]) -> list[Moments]:
     """The moments of several batches as those of one."""
+    if len(batches) == 1:
+        return list(batches[0])
     return [
         replace(parts[0], **{name: torch.cat([getattr(m, name) for m in parts]) for name in _tensors(parts[0])})
         for parts in zip(*batches, strict=True)
@@ -96,8 +153,19 @@ def _tensors(moments: Moments) -> list[str]:
     return [name for name, value in vars(moments).items() if isinstance(value, Tensor)]
 
 
+def meaning(plain: Plain) -> tuple[Likelihood, Link]:
+    """The likelihood and the link of `about`."""
+    return likelihood_of(plain["likelihood"]), link_of(plain)
+
+
+HELD = 1 << 20
+"""Numbers of covariances up to which a prediction holds them, and is taken apart when that is asked for."""
+KINDS: dict[str, type[Predictor]] = {}
+"""By the names that files have for them."""
+
+
 @dataclass(frozen=True, eq=False)
-class Stack(Predictor):
+class Stack(Predictor, kind="stack"):
     """Several predictors, each with its weight: what left-out examples say of candidates."""
 
     __repr__ = brief
@@ -126,6 +194,22 @@ class Stack(Predictor):
             replace(m, weight=weight * m.weight) for weight, part in self.parts for m in part.moments(network, batch)
         ]
 
+    def without_examples(self) -> tuple[Stack, float]:
+        parts = [(weight, *part.without_examples()) for weight, part in self.parts]
+        return Stack(tuple((weight, part) for weight, part, _ in parts)), max(change for *_, change in parts)
+
+    def save(self) -> Stored:
+        stored = [part.save() for _, part in self.parts]
+        plain = {"kind": self.kind, "weights": [w for w, _ in self.parts], "parts": [part for part, _ in stored]}
+        return plain, {name: x for i, (_, own) in enumerate(stored) for name, x in above(i, own).items()}
+
+    @classmethod
+    def load(cls, plain: Plain, tensors: Mapping[str, Tensor], context: Context) -> Self:
+        parts = [context.predictor(part, below(tensors, str(i))) for i, part in enumerate(plain["parts"])]
+        if not parts:
+            raise DamagedFile("an average has no parts.")
+        return cls(tuple(zip(map(float, plain["weights"]), parts, strict=True)))
+
 
 def _draws(moments: Sequence[Moments], samples: int, generator: torch.Generator) -> Float[Tensor, "draws n outputs"]:
     """Draws of the outputs, each from a part of the average that is drawn first."""
@@ -141,7 +225,7 @@ def _draws(moments: Sequence[Moments], samples: int, generator: torch.Generator)
 def _shaped(prediction: Prediction, like: Moments, draws: Tensor | None) -> Prediction:
     """As the network's outputs are shaped: one number an output, or one for all classes of a position."""
     if like.shape is None:
-        return replace(prediction, draws=draws)
+        return prediction if draws is None else prediction.but(draws=draws)
     n = prediction.mean.numel() // torch.Size(like.shape).numel()
     whole, rows = (n, *like.shape), (n, *like.shape[:-1])
 

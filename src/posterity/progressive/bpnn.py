@@ -30,13 +30,12 @@ from posterity.novelty import set_aside, to_known
 from posterity.pacbayes import Certificate, Landscape, certify, one_number
 from posterity.pacbayes.tune import BoundName
 from posterity.predictive import Prediction, predict, score
-from posterity.predictive.jvp import linear_draws
+from posterity.predictive.draws import linear_draws
 from posterity.predictive.prediction import from_outputs
 from posterity.progressive.column import Architecture, Column
-from posterity.progressive.draws import Draws
 from posterity.progressive.left_out import TAUS, column_calibration
 from posterity.progressive.memory import POOL
-from posterity.progressive.network import Network, PastColumns, influential
+from posterity.progressive.network import Draws, Network, PastColumns, influential
 from posterity.progressive.prior import column_prior, joined, lateral_block, own_block, start_at
 from posterity.progressive.task import Task
 from posterity.progressive.training import MEMORY_LIMIT, prior_adam, train_column

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,8 @@ from torch import Tensor, nn
 from posterity.data.hashes import fingerprint
 from posterity.errors import BadLearnerFile, BadPriorFile, PosterityError
 from posterity.gaussian.bundle import Bundle, read_bundle, write_bundle
+from posterity.kernel.storing import calibration_of, likelihood_of, numbers_of, plain_likelihood
 from posterity.laplace import Scales
-from posterity.predictive.state import calibration_of, likelihood_of, numbers_of, plain_likelihood
 from posterity.progressive.bpnn import BPNN, LearnedTask, default_estimator
 from posterity.progressive.column import Column
 from posterity.progressive.prior import own_block
@@ -89,7 +90,7 @@ def load(folder: str | os.PathLike[str], model: nn.Module, **options: Any) -> BP
         }
         training, given = dict(found["training"]), dict(options.pop("training", None) or {})
         laterals, head, frozen = list(map(str, found["laterals"])), str(found["head"]), str(found["frozen"])
-        estimator, missing = str(found["estimator"]), [name for name in found["to_be_given"] if name not in given]
+        estimator, missing = _present(str(found["estimator"])), [x for x in found["to_be_given"] if x not in given]
         if "estimator" not in options and estimator != repr(default_estimator(settings["scales"])):
             raise _bad(root, f"it was learned with {estimator[:100]}, which has to be given again: estimator=...")
         if found["frames"] and options.get("frames") is None:
@@ -200,6 +201,11 @@ def _frozen(learner: BPNN) -> str:
             if not name.endswith("num_batches_tracked"):
                 parts += [name, buffer]
     return fingerprint(parts, digits=64)
+
+
+def _present(estimator: str) -> str:
+    """An estimator's text with the names that labels have now: files of earlier versions have shorter ones."""
+    return re.sub(r"\b(Automatic|Empirical|Exact|Sampled)\(", r"\1Labels(", estimator)
 
 
 def _plain_scales(scales: Any) -> Any:

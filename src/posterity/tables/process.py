@@ -15,8 +15,6 @@ from posterity.kernel.stacking import log_scores
 from posterity.tables.minimise import minimised
 from posterity.tables.model import ClassModel, NumberModel, TableFit, log_density, placed
 
-ROOT5 = 5**0.5
-
 
 @dataclass(frozen=True)
 class ProcessRecipe:

@@ -31,15 +31,15 @@ from posterity.data.batches import Batch
 from posterity.data.examples import TrainingSet
 from posterity.errors import DamagedFile, NotAFit, NotAPrior, NotStorable, OtherNetwork
 from posterity.gaussian import Gaussian
-from posterity.gaussian.bundle import Bundle, naming, read_bundle, write_bundle
-from posterity.gaussian.container import LIMIT
-from posterity.gaussian.known import KnownFeatures
+from posterity.gaussian.bundle import Bundle, read_bundle, write_bundle
+from posterity.gaussian.card import KnownFeatures
+from posterity.gaussian.container import LIMIT, naming
 from posterity.gaussian.storage import load as load_gaussian
-from posterity.heads.network import FeatureNetwork
+from posterity.heads.views import FeatureNetwork
 from posterity.laplace import Scales
 from posterity.novelty import from_known, to_known
+from posterity.predictive.predictor import Context
 from posterity.predictive.sets import LeftOutScores
-from posterity.predictive.state import Context, pack, unpack, without_examples
 from posterity.workflow.plan import Plan
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class FitManifest(Bundle):
         if device.type != "cpu":
             prior, posterior = prior.to(device), posterior.to(device)
         context = Context(Replica(copied(network).eval()), prior, posterior, examples)
-        predictor = unpack(self.raw["predictor"], self.below("predictor"), context)
+        predictor = context.predictor(self.raw["predictor"], self.below("predictor"))
         if examples is not None:  # what does not fit together shows at the first prediction
             with torch.no_grad():
                 predictor.moments(context.network, examples.inputs[0].rows(torch.arange(1)))
@@ -162,10 +162,10 @@ def save_fit(
     """Write a fit as one file; see `Fit.save`. A caller may add plain values, and the prior as it was given."""
     speaks, given_up, reference, posterior = fit.predictor, None, fit.reference, fit.posterior
     if not examples:
-        speaks, given_up = without_examples(fit.predictor)
+        speaks, given_up = fit.predictor.without_examples()
         reference, posterior = reference and reference.without_features(), posterior.without_known()
         log.info("without its training examples the variance of an output changes by %.1e of it at most", given_up)
-    plain, predictor = pack(speaks)
+    plain, predictor = speaks.save()
     network = {name: x.detach() for name, x in fit.replicas.network.state_dict().items()}
     known, kept = to_known(reference), None
     parts = {"predictor": predictor, "network": network, "known": known.tensors}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -106,8 +106,7 @@ class Fit:
         options: dict[str, Any] = {"samples": samples, "generator": generator, "keep_draws": keep_draws}
         with self.replicas.one() as network:
             if method is None:
-                like = next(network.module.parameters())
-                inputs = input_batches(x, batch_size, like.device, like.dtype)
+                inputs = input_batches(x, batch_size, network.like.device, network.like.dtype)
                 found = self.predictor.predict(network, inputs, reference=self.reference, link=link, **options)
             else:
                 kind = link or self.predictor.link
@@ -121,7 +120,7 @@ class Fit:
                     batch_size=batch_size,
                     **options,
                 )
-        return replace(found, names=self.classes, left_out=self.left_out if method is None else None)
+        return found.but(names=self.classes, left_out=self.left_out if method is None else None)
 
     def certify(self, data: Data, confidence: float = 0.95, **options: Any) -> Certificate:
         """A risk bound that holds with the stated probability.

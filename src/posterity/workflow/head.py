@@ -21,9 +21,8 @@ from posterity.gaussian import Gaussian
 from posterity.heads import ClassFit, HeadRecipe, NumberFit, Words, Worth, ask, classify, regress, worth
 from posterity.heads.checks import checked_features, counted
 from posterity.heads.classes import CHUNK
-from posterity.heads.network import FeatureNetwork
 from posterity.heads.softmax import SoftmaxProblems, modes
-from posterity.heads.views import Axes, unit
+from posterity.heads.views import Axes, FeatureNetwork, unit
 from posterity.laplace import Scales, isotropic, update
 from posterity.predictive.head import HeadPredictor
 from posterity.predictive.predictor import Predictor

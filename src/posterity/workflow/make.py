@@ -24,7 +24,7 @@ from posterity.predictive.predictor import Predictor, Stack
 from posterity.workflow.fit import Fit
 from posterity.workflow.plan import Plan
 from posterity.workflow.problem import Problem
-from posterity.workflow.ways.around_prior import around_prior
+from posterity.workflow.ways.around_prior import around_prior, head_alone, prior_alone
 from posterity.workflow.ways.candidate import Candidate, FitParts, Options, probs_of, sets_scores, stack
 from posterity.workflow.ways.last_layer import last_layer
 from posterity.workflow.ways.network_aside import network_aside
@@ -34,7 +34,6 @@ from posterity.workflow.ways.one_network import one_network, polish
 from posterity.workflow.ways.small_networks import small_networks
 from posterity.workflow.ways.stack import table_stack
 from posterity.workflow.ways.structured import predictive, structured
-from posterity.workflow.ways.unadapted import head_alone, prior_alone
 
 log = logging.getLogger("posterity")
 ALONE = {

@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from posterity.errors import DamagedFile, NotAFit, NotStorable, NotWritable, OtherNetwork
-from posterity.gaussian.bundle import naming
+from posterity.gaussian.container import naming
 from posterity.workflow.file import read_manifest, save_fit
 
 LABELS = {"U": "text", "i": "whole", "u": "whole", "f": "number", "b": "truth"}
@@ -36,7 +36,7 @@ def save_estimator(estimator: Any, path: Path, overwrite: bool) -> None:
         "options": {name: _plain(name, getattr(estimator, name)) for name in PLAIN},
         "features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
-        "classes": None if classes is None else _told(classes),
+        "classes": None if classes is None else _labels(classes),
         "arrays": {name: getattr(estimator, name).tolist() for name in ARRAYS},
         "held_out": int(estimator.n_held_out_),
         "target": [getattr(estimator, "target_mean_", 0.0), getattr(estimator, "target_scale_", 1.0)],
@@ -63,18 +63,13 @@ def load_estimator(kind: type[Any], path: Path, network: Callable[[int, int], nn
                 f'`{kind.__name__}.load("{path.name}", network=the_function)` names it.'
             )
         options = {**found["options"], "hidden_sizes": tuple(map(int, found["options"]["hidden_sizes"]))}
-        # Files of older versions had the network alone.
-        options = {"candidates": "network", **options}
         made = kind(network, prior=content.given, **{name: options[name] for name in PLAIN})
         made.prior_ = made.prior
         made.n_features_in_ = int(found["features"])
         if found["feature_names"] is not None:
             made.feature_names_in_ = np.array([str(name) for name in found["feature_names"]], dtype=object)
         for name in ARRAYS:
-            # Files had no groups before there were groups: each example is one.
-            kept = found["arrays"]
-            given = list(range(len(made.scores_))) if name == "held_groups_" and name not in kept else kept[name]
-            value = np.array(given, dtype=np.float64)
+            value = np.array(found["arrays"][name], dtype=np.float64)
             count = {"scores_": len(value), "held_groups_": len(getattr(made, "scores_", ()))}
             if value.shape != (count.get(name, made.n_features_in_),):
                 raise DamagedFile(f"{name} has the shape {value.shape} for {made.n_features_in_} features.")
@@ -103,7 +98,7 @@ def _plain(name: str, value: Any) -> Any:
     return value
 
 
-def _told(classes: Any) -> dict[str, Any]:
+def _labels(classes: Any) -> dict[str, Any]:
     if classes.dtype.kind == "O" and all(isinstance(name, str) for name in classes):
         return {"kind": "object", "values": list(classes)}
     if classes.dtype.kind not in LABELS:

@@ -234,7 +234,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         """Open what `save` wrote. Every byte is checked, and no code in it is run.
 
         Args:
-            path: the file that `save` wrote, or a folder of an older version.
+            path: the file that `save` wrote.
             network: the function that built the network, if it was not the built-in one.
 
         Returns:

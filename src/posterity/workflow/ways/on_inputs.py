@@ -8,7 +8,7 @@ from functools import partial
 from jaxtyping import Float
 from torch import Tensor
 
-from posterity.predictive.on_inputs import InputModelPredictor
+from posterity.predictive.beside_network import InputModelPredictor
 from posterity.tables import TableFit, fit_linear, fit_process, fit_process_classes, fit_trees
 from posterity.workflow.problem import Problem
 from posterity.workflow.ways.candidate import Candidate, Options

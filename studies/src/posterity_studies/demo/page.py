@@ -69,11 +69,11 @@ def _numbers(records: Sequence[Record]) -> str:
 
 
 PLAIN = {
-    "learned": "knows the nine, and where to be firm (learned prior)",
-    "isotropic": "knows the nine, equally firm everywhere",
-    "ensemble": "five networks that know the nine, trained on",
-    "tuned": "one network that knows the nine, trained on",
-    "none": "knows the nine, not adapted",
+    "learned": "trained on nine people, the prior of each weight learned",
+    "isotropic": "trained on nine people, the same prior for all weights",
+    "ensemble": "five networks trained on nine people, fine-tuned",
+    "tuned": "one network trained on nine people, fine-tuned",
+    "none": "trained on nine people, not adapted",
     "scratch": "trained on this wearer alone",
 }
 """The contenders in words that need no schooling: the tables have their usual names."""
@@ -254,7 +254,7 @@ source.posterior.save("prior.safetensors")
 prior = pt.load("prior.safetensors")
 fit = pt.adapt(network, (x_few, y_few), prior, classes=names)
 
-# calibrated probabilities; a score that is high where the input is unlike anything seen
+# calibrated probabilities; a score that is high for out-of-distribution inputs
 fit.predict(x_new).probs
 fit.predict(x_new).unknown"""
 

@@ -134,7 +134,7 @@ def _over_seconds(axis: Axes, records: Sequence[Record], measure: str) -> None:
 
 
 def reliability(records: Sequence[Record], method: str, s: int) -> Figure:
-    """How often it is right by how sure it says it is, all wearers together; bars tell where its answers are."""
+    """Accuracy by confidence, all wearers together; bars tell where its answers are."""
     figure, axis = _panel(3.3, 3.0)
     # A handful of answers says nothing about how often such answers are right.
     x, y, part = zip(*(found for found in pooled(records, method, s) if found[2] >= 0.01), strict=True)
@@ -143,7 +143,7 @@ def reliability(records: Sequence[Record], method: str, s: int) -> Figure:
     axis.plot(x, y, color=COLOURS[method], marker=SHAPES[method] or "o", ms=5, lw=1.8)
     axis.set_xlim(0, 1.02)
     axis.set_ylim(0, 1.02)
-    axis.set_xlabel("how sure it says it is")
+    axis.set_xlabel("confidence")
     ece = level(records, method, s, "ece").mean
     axis.set_title(f"{METHODS[method]} (ECE {ece:.3f})", loc="left", fontsize=11, color=INK)
     return figure

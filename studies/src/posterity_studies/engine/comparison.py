@@ -65,7 +65,13 @@ class Comparison:
             found = [interval(list(self.of(records, group, way, compared).values())) for group in groups]
             heights = [i + 0.15 * (k - (len(self.ways) - 1) / 2) for i in range(len(groups))]
             axis.errorbar(
-                [m for m, _ in found], heights, xerr=[h for _, h in found], fmt="o", ms=4, color=COLOURS[k], label=name
+                [m for m, _ in found],
+                heights,
+                xerr=[h for _, h in found],
+                fmt="o",
+                ms=4,
+                color=COLOURS[k],
+                label=name.replace("`", ""),
             )
         axis.set_yticks(range(len(groups)), groups)
         axis.invert_yaxis()

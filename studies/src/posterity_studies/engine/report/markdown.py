@@ -18,10 +18,11 @@ def markdown(study: Study, preset: Preset, records: Sequence[Record]) -> str:
     if verdict:
         parts.append(verdict.why)
     parts.append(f"![{study.claim}]({RESULTS}/{study.id}.png)")
+    data = study.data[:1].upper() + study.data[1:]
     if study.paper:
-        parts.append(f"The paper's {study.paper}. {study.data}.")
-    elif study.data:
-        parts.append(f"{study.data}.")
+        parts.append(f"The paper's {study.paper}. {data}.")
+    elif data:
+        parts.append(f"{data}.")
     seconds = sum(r.seconds for r in records)
     minutes = max(round(seconds / 60), 1)
     took = f", {minutes} minute{'s' * (minutes > 1)} on one core" if seconds else ""

@@ -13,7 +13,7 @@ from posterity.curvature import Categorical
 from posterity.data.batches import input_batches
 from posterity.kernel.latent import link
 from posterity.laplace import fitted
-from posterity.predictive.jvp import linear_draws
+from posterity.predictive.draws import linear_draws
 from posterity_studies.shared.drawing import draw_noise
 from posterity_studies.shared.function_space import AT_ONCE
 from posterity_studies.shared.last_stage import HEAD

@@ -82,15 +82,11 @@ def fit(kind):
 
 
 @pytest.mark.parametrize("kind", FITS)
-def test_unknown_inputs_alarm_known_ones_seldom_and_files_say_the_same(kind, tmp_path):
+def test_unknown_inputs_are_found_and_files_say_the_same(kind, tmp_path):
     of = fit(kind)
-    new, far = of.predict(clouds(600, 20)[0]), of.predict(clouds(60, 21, shift=12.0)[0])
+    new = of.predict(clouds(600, 20)[0])
     assert bool(((new.unknown >= 0) & (new.unknown <= 1)).all())
     assert new.unknown.shape == (600,)
-    # With 30 left-out inputs the rate itself varies by .055; learned features of few examples make it smaller.
-    assert float(new.alarm(0.1).double().mean()) < 0.26
-    assert float(new.unknown.median()) > 0.1
-    assert float(far.alarm(0.1).double().mean()) > 0.95
     of.save(tmp_path / "one.fit")
     again = pt.load(tmp_path / "one.fit", of.model)
     torch.testing.assert_close(
@@ -101,11 +97,52 @@ def test_unknown_inputs_alarm_known_ones_seldom_and_files_say_the_same(kind, tmp
     assert float(bare.alarm(0.1).double().mean()) > 0.95
 
 
-def test_the_same_rate_holds_for_a_bare_gaussian_of_every_method():
+@cache
+def columns():
+    """Two tasks learned one after the other."""
+    learner = pt.BPNN(network(), source(), ["2"], "4", training={"epochs": 30}, samples=8)
+    for number in range(2):
+        learner.learn(
+            pt.Task(f"task {number}", clouds(90, 50 + number), clouds(90, 60 + number), classes=3), progress=False
+        )
+    return learner
+
+
+@cache
+def head():
+    return pt.head(*clouds(60))
+
+
+@cache
+def number_head():
+    x, y = numbers(60)
+    return pt.head(x, y[:, 0])
+
+
+def bare(method):
     of = fit("a trained network with validation data")
-    for method in ("linearised", "sampled", "jvp"):
-        found = pt.predict(of.model, of.posterior, clouds(400, 30)[0], method=method, samples=4)
-        assert 0.01 < float(found.alarm(0.1).double().mean()) < 0.22
+    return lambda x: pt.predict(of.model, of.posterior, x, method=method, samples=4)
+
+
+SAY = {
+    **{kind: lambda x, kind=kind: fit(kind).predict(x) for kind in FITS},
+    "head": lambda x: head().predict(x),
+    "head, regression": lambda x: number_head().predict(x),
+    **{f"bare Gaussian, {m}": lambda x, m=m: bare(m)(x) for m in ("linearised", "sampled", "jvp")},
+    **{f"column {t}": lambda x, t=t: columns().predict(x, f"task {t}") for t in range(2)},
+}
+
+
+@pytest.mark.parametrize("kind", SAY)
+def test_every_kind_of_fit_raises_about_as_many_alarms_as_asked_for(kind):
+    """By the root of the number left out, 30 at least, the rate of one fit varies by .055 and .075 around .1 and .2."""
+    new, far = SAY[kind](clouds(600, 20)[0]), SAY[kind](clouds(60, 21, shift=12.0)[0])
+    rates = [float(new.alarm(rate).double().mean()) for rate in (0.1, 0.2, 0.8)]
+    assert rates[0] < 0.26
+    assert 0.02 < rates[1] < 0.42
+    assert 0.5 < rates[2] <= 1
+    assert torch.equal(new.alarm(0.2), new.unknown >= 0.8)
+    assert float(far.alarm(0.1).double().mean()) > 0.95
 
 
 def test_farther_inputs_are_no_less_unknown():

@@ -26,6 +26,8 @@ from posterity.predictive.predictor import Context, Predictor
 
 FEATURES = "features"
 """What the reference calls what a head is given."""
+OPEN = "open"
+"""What it calls the share of its variance that a head's belief leaves open."""
 AT_ONCE = 1000
 """Examples of a fold that are left out in one solve."""
 LEFT_OUT: dict[type, tuple[str, ...]] = {
@@ -162,9 +164,9 @@ class HeadPredictor(Predictor, kind="features"):
         belief, found = self.head.belief, {}
         if "entropy" in self.reference.moments and isinstance(self.head, ClassHead):
             found["entropy"] = categorical_entropy(self.head.log_probs_of(rows).exp())
-        if "variance" in self.reference.moments:
-            found["variance"] = belief.open(belief.inputs(rows))
-        return found
+        # Files of older versions call it variance.
+        names = {OPEN, novelty.VARIANCE} & set(self.reference.moments)
+        return found | {name: belief.open(belief.inputs(rows)) for name in names}
 
 
 def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: bool = True) -> Reference:
@@ -183,7 +185,7 @@ def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: 
         out, kept = judged[of], folds != fold
         if not bool(kept.any()):
             continue
-        own = {"variance": torch.cat([belief.open_without(inputs[some]) for some in out.split(AT_ONCE)])}
+        own = {OPEN: torch.cat([belief.open_without(inputs[some]) for some in out.split(AT_ONCE)])}
         parts.append(
             LeftOutInputs(
                 {FEATURES: x[kept]}, {FEATURES: x[out]}, own if entropy is None else own | {"entropy": entropy[of]}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import sklearn.datasets
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import posterity as pt
-from posterity.errors import Overlap
+from posterity.data.near_copies import among
+from posterity.errors import BadTargets, Overlap
 from posterity.pacbayes import Certificate, clopper_pearson
 from posterity.pacbayes.examples import CertificateData, joined
 from posterity.pacbayes.register import issued
@@ -91,6 +93,61 @@ def test_examples_sorted_by_class_show_no_dependence():
 def test_what_belongs_together_by_either_belongs_together():
     a, b = torch.tensor([5, 5, 2, 3, 3, 9]), torch.tensor([0, 1, 1, 2, 3, 4])
     assert joined(a, b).tolist() == [0, 0, 0, 1, 1, 2]
+
+
+AGAIN = {
+    "standardised again": lambda x: (x - x.mean(0)) / x.std(0),
+    "in another unit": lambda x: 2.54 * x,
+    "without some rows, standardised again": lambda x: (x[6:] - x[6:].mean(0)) / x[6:].std(0),
+    "with a little noise": lambda x: x + 0.02 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1)),
+    "rounded": lambda x: (100 * x).round() / 100,
+}
+"""What a hurried user does to rows that were learned from, before certifying with them."""
+
+
+@pytest.fixture(scope="module")
+def by_heart():
+    """A fit that knows sixty coins by heart, and the coins."""
+    x, y = coins(60, 30)
+    fit = pt.learn(network(), (x, y), training={"epochs": 60, "lr": 0.05}, progress=False)
+    assert int((fit.predict(x).probs.argmax(1) != y).sum()) < 15
+    return fit, x, y
+
+
+@pytest.mark.parametrize("how", AGAIN)
+def test_rows_that_were_learned_from_are_known_again_in_other_numbers(by_heart, how):
+    """Plain test data they are not: the bound on coins would be far below one half."""
+    fit, x, y = by_heart
+    again = AGAIN[how](x)
+    y = y[-len(again) :]
+    assert fit.certify((again, y), progress=False).predictor != "the fit itself"
+    with pytest.raises(Overlap, match="near copies"):
+        pt.certify(fit.model, fit.posterior, fit.posterior, (again, y), progress=False)
+    found = pt.certify(fit.model, fit.posterior, fit.posterior, (again, y), vouched="other coins", progress=False)
+    assert any("other coins" in check for check in found.checks)
+
+
+def test_labels_as_a_table_of_zeros_and_ones_are_named(by_heart):
+    fit, (x, y) = by_heart[0], coins(40, 32)
+    with pytest.raises(BadTargets, match="argmax"):
+        fit.certify((x, torch.nn.functional.one_hot(y)), progress=False)
+
+
+def test_an_estimators_rows_are_known_again_before_they_are_standardised():
+    x, y = coins(60, 31)
+    x = 3 * x + 10
+    model = pt.PosteriorClassifier(standardise=True, training=QUICK, random_state=0).fit(x.numpy(), y.numpy())
+    assert model.fit_.certify((x, y), progress=False).predictor != "the fit itself"
+
+
+@pytest.mark.parametrize("table", ["iris", "wine", "breast_cancer", "digits"])
+def test_other_rows_of_the_same_table_are_not_taken_for_copies(table):
+    x = torch.as_tensor(getattr(sklearn.datasets, f"load_{table}")().data).float()
+    for seed in range(4):
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
+        for known in (20, 60, len(x) // 2):
+            assert not among(x[order[:known]].half().float(), x[order[known:]])
+    assert among(x[:100], x[:100] + 1e-3 * x.std(0)) > 50
 
 
 # --- many looks ------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def in_one_frame(terms: Sequence[Matrix]) -> Matrix:
     """
     if not terms:
         raise EmptySum("a sum of no terms has no shape: give at least one.")
-    parts = [piece for term in terms for piece in _pieces(term)]
+    parts = _pieces(terms)
     if any(isinstance(part, DenseMatrix) for part in parts):
         return DenseMatrix(reduce(add, (part.to(dtype=torch.float64).dense() for part in parts)), terms[0].shape)
     if all(isinstance(part, ScaledIdentity | DiagonalMatrix) for part in parts):
@@ -99,7 +99,7 @@ def in_turned_frame(terms: Sequence[Matrix], floor: float = 0.0) -> Matrix:
     frame = in_one_frame(terms)
     if not isinstance(frame, JointEigen) or is_large(*frame.shape):
         return frame
-    parts = [piece for term in terms for piece in _pieces(term)]
+    parts = _pieces(terms)
     left, right, values = frame.left.matrix, frame.right.matrix, frame.values.flatten()
     coupled = _couplings(parts, frame, floor).flatten()
     order = coupled.argsort(descending=True)
@@ -129,7 +129,7 @@ def frame_error(terms: Sequence[Matrix], frame: Matrix) -> float:
     """‖sum − frame‖ / ‖sum‖ in Frobenius norm for a frame made by `in_one_frame` or `in_turned_frame`: what it left out."""
     if not isinstance(frame, JointEigen | RotatedMatrix):
         return 0.0
-    parts = [_as_eigen(piece) for term in terms for piece in _pieces(term)]
+    parts = [_as_eigen(piece) for piece in _pieces(terms)]
     whole = sum(float((_diagonal_along(other, one) * other.values).sum()) for one in parts for other in parts)
     # What is kept is an orthogonal projection of the sum: Pythagoras gives what is left.
     left = max(0.0, whole - float(frame.values.square().sum()))
@@ -157,21 +157,21 @@ def _as_eigen(matrix: Matrix) -> JointEigen | RotatedMatrix:
     return _as_eigen(nearest(matrix)) if isinstance(matrix, JointEigen) else _as_eigen(in_one_frame([matrix]))
 
 
-def _pieces(term: Matrix) -> list[Matrix]:
-    """A term without nesting, in float64."""
-    match term:
-        case FlooredMatrix():
-            floor = [scaled_identity(term.floor, term.shape).to(term.device)] if term.floor else []
-            share = _pieces(term.curvature * term.share) if term.share else []
-            return [*share, *floor] or [scaled_identity(0.0, term.shape).to(term.device)]
-        case KroneckerSum():
-            return [_widened(piece) for piece in term.terms]
-    return [_widened(term)]
-
-
-def _widened(term: Matrix) -> Matrix:
-    """In float64, but for large blocks in float32, which stay what they are."""
-    return term if is_large(*term.shape) else term.to(dtype=torch.float64)
+def _pieces(terms: Sequence[Matrix]) -> list[Matrix]:
+    """Terms without nesting, in float64, but for large blocks in float32, which stay what they are."""
+    found: list[Matrix] = []
+    for term in terms:
+        match term:
+            case FlooredMatrix():
+                if term.share:
+                    found += _pieces([term.curvature * term.share])
+                if term.floor or not term.share:
+                    found.append(scaled_identity(term.floor, term.shape).to(term.device))
+            case KroneckerSum():
+                found += _pieces(term.terms)
+            case _:
+                found.append(term if is_large(*term.shape) else term.to(dtype=torch.float64))
+    return found
 
 
 def _directions(parts: Sequence[Matrix]) -> tuple[Tensor, Tensor]:

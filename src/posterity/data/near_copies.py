@@ -22,6 +22,10 @@ EXACT = 1e-5
 """Distances below this share of the median are rounding: exact copies, which are no sign of near ones."""
 AT_ONCE = 4_000
 """Examples whose distances are held at once."""
+FEWEST = 20
+"""Known rows that say how close different rows are by chance."""
+DEVIATIONS = 5.0
+"""How far beyond chance the near copies of known rows must be."""
 WIDTH = 64
 """Dimensions to which longer features are projected at random."""
 
@@ -72,6 +76,42 @@ def scaled(inputs: list[Tensor]) -> Float[Tensor, "n d"]:
     dice = torch.Generator().manual_seed(0)
     directions = torch.randn(flat.shape[1], WIDTH, generator=dice, dtype=torch.float64) / WIDTH**0.5
     return (flat @ directions).float()
+
+
+def among(known: Float[Tensor, "k d"], new: Float[Tensor, "n d"]) -> int:
+    """How many new rows are near copies of known ones, or the known ones on another scale; 0 where chance explains it.
+
+    A copy is far closer to a known row than that row is to every other one. How often different rows are is seen among the
+    known ones: each is compared with the rest as the new rows are with all. Looked at as they are, and with the columns of
+    both brought to mean zero and variance one, which undoes a second standardisation.
+    """
+    known, new = (x[:: max(1, -(-len(x) // AT_ONCE))].double() for x in (known, new))
+    kept = known.std(0, correction=0) > 1e-9 * (1 + known.abs().mean(0))
+    if len(known) < FEWEST or not bool(kept.any()):
+        return 0
+    found = 0
+    for own in (known, new):
+        found = max(found, _copied(*(_units(x[:, kept], like[:, kept]) for x, like in ((known, known), (new, own)))))
+    return found
+
+
+def _units(x: Float[Tensor, "n d"], like: Float[Tensor, "m d"]) -> Float[Tensor, "n d"]:
+    """By the mean and spread of other rows: of each column in a table, of all at once where there are many."""
+    spread = like.std(0, correction=0)
+    spread = spread if x.shape[1] <= WIDTH else spread.square().mean().sqrt().expand_as(spread)
+    return (x - like.mean(0)) / spread.clamp_min(1e-12)
+
+
+def _copied(known: Float[Tensor, "k d"], new: Float[Tensor, "n d"]) -> int:
+    within = torch.cdist(known, known).fill_diagonal_(torch.inf)
+    (first, second), nearest = within.topk(2, 1, largest=False).values.T, within.argmin(1)
+    # What the nearest row has to any other but this one.
+    other = torch.where(nearest[nearest] == torch.arange(len(known)), second[nearest], first[nearest])
+    chance = (1 + float((first < other / GAP).sum())) / (2 + len(known))
+    distance, nearest = torch.cdist(new, known).min(1)
+    found, expected = int((distance < first[nearest] / GAP).sum()), len(new) * chance
+    spread = (expected * (1 + len(new) / len(known))) ** 0.5
+    return found if found > LEAST_PAIRS + expected + DEVIATIONS * spread else 0
 
 
 def _gap(x: Float[Tensor, "n d"]) -> float:

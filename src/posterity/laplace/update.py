@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +78,7 @@ class Scales:
 
 
 Join = Literal["frame", "turned", "sum"]
-JOINS: tuple[Join, ...] = ("frame", "turned", "sum")
+JOINS = get_args(Join)
 
 
 @was("prior", "model", "curvature")

@@ -27,12 +27,12 @@ from posterity.curvature import Categorical
 from posterity.data.batches import Batch
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.bounds import Spending, compression_bound, count_bound, folds_bound, preferent_bound
+from posterity.pacbayes.bounds import Spending, compression_bound, preferent_bound
 from posterity.pacbayes.certificate import FOLDS, OF_PRIOR, PART, PICKED, Certificate
 from posterity.pacbayes.certify import rebuilt, written
 from posterity.pacbayes.examples import CertificateData, error_by_unit
 from posterity.pacbayes.gibbs import drawn_network
-from posterity.pacbayes.methods import BoundResult, Case, bounded, counted_errors
+from posterity.pacbayes.methods import BoundResult, Case, bounded, by_parts, counted_errors
 from posterity.pacbayes.refusals import checked
 
 Predict = Callable[[Tensor], Float[Tensor, "n classes"]]
@@ -114,9 +114,12 @@ def certify_few(
             case "picked":
                 offers += list(_picked(few, paid))
             case "split":
-                offers.append(_split(few, paid, dealt, share))
+                at = max(1, round(share * few.n))
+                offers.append(_tested(few, paid, [(dealt[:at], dealt[at:])], PART))
             case "folds":
-                offers.append(_folds(few, paid, dealt, folds))
+                parts = dealt.tensor_split(folds)
+                pairs = [(torch.cat([p for p in parts if p is not part]), part) for part in parts]
+                offers.append(_tested(few, paid, pairs, FOLDS))
             case "prior":
                 drawn = bounded("prior", paid, examples.readings())
                 drawn = BoundResult(drawn.bound, drawn.fields | {"predictor": OF_PRIOR})
@@ -188,31 +191,16 @@ def _picked(few: _LearnerRuns, case: Case) -> Iterator[tuple[BoundResult, Case, 
             return
 
 
-def _split(few: _LearnerRuns, case: Case, dealt: Tensor, share: float) -> tuple[BoundResult, Case, tuple[Predict, ...]]:
-    first, rest = dealt.split([max(1, round(share * few.n)), few.n - max(1, round(share * few.n))])
-    predict = few.learned(first)
-    error = few.error(predict, rest)
-    errors = counted_errors(error, len(rest), few.grouped)
-    error = errors / len(rest)
-    fields = {"rule": "folds", "predictor": PART, "errors": errors, "folds": ((errors, len(rest)),)}
-    bound = count_bound(error, len(rest), case.spending.each, grouped=few.grouped)
-    return BoundResult(bound, fields | {"gibbs": error, "upper": error}), case, (predict,)
-
-
-def _folds(few: _LearnerRuns, case: Case, dealt: Tensor, folds: int) -> tuple[BoundResult, Case, tuple[Predict, ...]]:
-    parts, counts, fits = dealt.tensor_split(folds), [], []
-    for number, part in enumerate(parts):
-        fits.append(few.learned(torch.cat([other for k, other in enumerate(parts) if k != number])))
-        counts.append((counted_errors(few.error(fits[-1], part), len(part), few.grouped), len(part)))
-    error = sum(errors / n for errors, n in counts) / folds
-    fields = {
-        "rule": "folds",
-        "predictor": FOLDS,
-        "errors": sum(errors for errors, _ in counts),
-        "folds": tuple(counts),
-    }
-    bound = folds_bound(counts, case.spending.each, grouped=few.grouped)
-    return BoundResult(bound, fields | {"gibbs": error, "upper": error}), case, tuple(fits)
+def _tested(
+    few: _LearnerRuns, case: Case, parts: Sequence[tuple[Tensor, Tensor]], predictor: str
+) -> tuple[BoundResult, Case, tuple[Predict, ...]]:
+    """What is learned from the first units of each pair, tested by the second."""
+    fits = tuple(few.learned(first) for first, _ in parts)
+    errors = [few.error(fit, rest) for fit, (_, rest) in zip(fits, parts, strict=True)]
+    counts = [
+        (counted_errors(e, len(rest), few.grouped), len(rest)) for e, (_, rest) in zip(errors, parts, strict=True)
+    ]
+    return by_parts(counts, case, few.grouped, predictor), case, fits
 
 
 def _at_mean(case: Case) -> Predict:

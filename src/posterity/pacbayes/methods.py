@@ -14,7 +14,7 @@ from posterity.blocks import Block, evaluating, write_blocks
 from posterity.curvature import Likelihood
 from posterity.data.batches import Batch
 from posterity.gaussian import Gaussian
-from posterity.pacbayes.bounds import Spending, count_bound, excess_bound, klinv
+from posterity.pacbayes.bounds import Spending, count_bound, excess_bound, folds_bound, klinv
 from posterity.pacbayes.certificate import AT_MEAN, OF_POSTERIOR, OF_PRIOR
 from posterity.pacbayes.examples import Weighting
 from posterity.pacbayes.gibbs import Portion, Weighted, counted, drawn_outputs, replicates, zero_one
@@ -81,6 +81,14 @@ def bounded(method: Method, case: Case, readings: list[Weighting]) -> BoundResul
 def counted_errors(error: float, n: int, grouped: bool) -> float:
     """A mean error as the sum over n units: whole errors, rounded up, where a unit is one example."""
     return error * n if grouped else min(n, math.ceil(error * n - 1e-9))
+
+
+def by_parts(counts: Sequence[tuple[float, int]], case: Case, grouped: bool, predictor: str) -> BoundResult:
+    """Fits, one of which is drawn for every input: each by the errors of units that it has not learned from."""
+    error = sum(errors / n for errors, n in counts) / len(counts)
+    fields = {"rule": "folds", "predictor": predictor, "gibbs": error, "upper": error, "folds": tuple(counts)}
+    errors = sum(errors for errors, _ in counts)
+    return BoundResult(folds_bound(counts, case.spending.each, grouped=grouped), fields | {"errors": errors})
 
 
 def _by_draws(case: Case, reading: Weighting) -> BoundResult:

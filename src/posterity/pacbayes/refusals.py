@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from posterity.blocks import Block, evaluating, find_blocks, named, write_blocks
 from posterity.data.batches import Batch
 from posterity.data.hashes import by_chance, fingerprint, seen
+from posterity.data.near_copies import among
 from posterity.data.weights import state
 from posterity.errors import (
     BlockMismatch,
@@ -26,6 +27,8 @@ from posterity.errors import (
 )
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import frozen_fingerprint
+from posterity.novelty import features_of
+from posterity.novelty.watching import INPUT, inputs_of
 from posterity.pacbayes.bounds import Spending
 from posterity.pacbayes.examples import CertificateData
 
@@ -180,6 +183,12 @@ def unseen(
             f"{shared:,} of the {examples.count:,} examples are among those that {who} was learned from: certify with "
             "others, or split the data first (`split_prior`)."
         )
+    near = 0 if examples.few_values else _near_known(prior, examples)
+    if near and not apart:
+        raise Overlap(
+            f"{near:,} of {examples.count:,} examples are near copies of those that {who} was learned from (noisy, rounded, or "
+            'on another scale): certify with others, or answer for it with vouched="…".'
+        )
     if examples.few_values and past.count:
         notes = [
             f"rows are known to be others than the prior's {past.count:,}, not by their values: {apart or 'none is equal'}"
@@ -191,10 +200,21 @@ def unseen(
         ]
     else:
         notes = ["the prior has seen no data"]
+    if near:
+        notes.append(f"{near:,} examples look like near copies of the prior's, and are other rows: {apart}")
     notes += [f"the prior's past, vouched for: {text}" for text in past.vouchers]
     if past.gaps:
         notes.append(f"the prior's past ({'; '.join(past.gaps)}), vouched for: {vouched}")
     return notes
+
+
+def _near_known(prior: Gaussian, examples: CertificateData) -> int:
+    """How many examples are near copies of inputs that the prior keeps; 0 where it keeps none of their kind."""
+    known = features_of(prior.known).get(INPUT)
+    rows = [inputs_of(batch.positional, batch.named) for batch in examples.batches]
+    if known is None or any(x is None or x.shape[1:] != known.shape[1:] for x in rows):
+        return 0
+    return among(known, torch.cat([x.detach().cpu() for x in rows if x is not None]))
 
 
 def _nothing_else(model: nn.Module, blocks: dict[str, Block], prior: Gaussian, vouched: str | None) -> str:

@@ -25,11 +25,11 @@ from posterity.data.batches import batches
 from posterity.errors import NoData, WrongChoice
 from posterity.gaussian import Gaussian
 from posterity.pacbayes import Certificate
-from posterity.pacbayes.bounds import Spending, folds_bound
+from posterity.pacbayes.bounds import Spending
 from posterity.pacbayes.certificate import FOLDS
 from posterity.pacbayes.certify import written
 from posterity.pacbayes.examples import CertificateData, error_by_unit, rows_of
-from posterity.pacbayes.methods import BoundResult, Case, bounded
+from posterity.pacbayes.methods import Case, bounded, by_parts, counted_errors
 from posterity.pacbayes.refusals import checked, unseen
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import adapt, learn
@@ -148,22 +148,13 @@ def certify_folds(
         fits.append(fit)
         wrong = wrong_of(fit, batches(rows_of(data, out), batch_size)).double()
         error, n = error_by_unit(wrong, units[out], examples.grouped)
-        counts.append((error * n if grouped else round(error * n), n))
+        counts.append((counted_errors(error, n, grouped), n))
     case = Case.at_prior(model, found, task.prior, examples.n, likelihood, batch_size=batch_size)
     beside = bounded("mean", case, examples.readings())
-    error = sum(wrong / n for wrong, n in counts) / folds
-    fields = {
-        "rule": "folds",
-        "predictor": FOLDS,
-        "gibbs": error,
-        "upper": error,
-        "errors": sum(wrong for wrong, _ in counts),
-        "folds": tuple(counts),
-    }
     examples = replace(examples, grouped=grouped)
     notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
     certificate = written(
-        BoundResult(folds_bound(counts, found.spending.each, grouped=grouped), fields),
+        by_parts(counts, case, grouped, FOLDS),
         case,
         examples,
         beside,

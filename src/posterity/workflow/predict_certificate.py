@@ -58,5 +58,6 @@ def wrong_of(fit: Fit, held: Iterable[Batch]) -> Tensor:
     wrong = []
     for batch in held:
         probs = fit.predict(batch.positional[0] if batch.positional else dict(batch.named)).probs.cpu()
-        wrong.append((probs.argmax(1) != batch.targets.cpu()) | ~probs.isfinite().all(1))
+        probs, targets = fit.likelihood.check(probs, batch.targets.cpu())
+        wrong.append((probs.argmax(1) != targets) | ~probs.isfinite().all(1))
     return torch.cat(wrong)

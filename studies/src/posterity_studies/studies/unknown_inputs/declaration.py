@@ -32,8 +32,8 @@ STUDY = Study(
         "“Library” is what a user gets, with at most 512 known inputs, as in a file; rivals and rules use all. “Best rival” is "
         "the best of all ten for that very pair, which no one knows beforehand.",
         "Where it falls short: one fixed rule weighs all scores alike everywhere. On reuters entropy and energy tell unknown "
-        "topics best, on election they tell next to nothing and distances nearly all, on satimage the last layer's are "
-        "far better than the input's. Nothing that is known of the known inputs alone says which will be so. False alarms are too "
+        "topics best, on election they tell next to nothing and distances nearly all, on satimage the last layer's are far "
+        "better than the input's. Nothing that is known of the known inputs alone says which will be so. False alarms are too "
         "few where some dozens were left out: heads that miss a fold are less sure of it than the whole head is of new inputs, "
         "and a rate from 20 or 50 inputs varies by 3 to 5 points from seed to seed.",
         "“By training features” ranks scores of training examples under the network that was trained on them: their features "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import process_time
 
@@ -19,6 +20,7 @@ import posterity as pt
 from benchmarks.latency import resnet20
 from benchmarks.measure import Case, write
 from posterity.lenet import lenet5
+from posterity.predictive.head import HeadPredictor
 
 TARGET = 1.3
 INPUTS = 1000
@@ -54,13 +56,12 @@ def fits(name: str, quick: bool) -> dict[str, pt.Fit]:
     data = torch.randn(10, *SHAPES[name])[y] + torch.randn(count, *SHAPES[name]), y
     pt.train(model, data, pt.isotropic(model), epochs=5, progress=False)
     head = [key for key, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)][-1]
-    options = {"progress": False}
-    whole = pt.posterior(model.eval(), data, **options)
-    found = {"last layer": pt.posterior(model, data, blocks=[head], **options), "structured": whole}
+    whole = pt.posterior(model.eval(), data, progress=False)
+    found = {"last layer": pt.posterior(model, data, blocks=[head], progress=False), "structured": whole}
     if name == "lenet5":
         few = data[0][:100], data[1][:100]
-        found["adapted"] = pt.adapt(lenet5(), few, whole.posterior, head="keep", **options)
-        found["networks"] = pt.learn(lenet5(), few, training={"epochs": 1}, **options)
+        found["adapted"] = pt.adapt(lenet5(), few, whole.posterior, head="keep", progress=False)
+        found["networks"] = pt.learn(lenet5(), few, training={"epochs": 1}, progress=False)
     return found
 
 
@@ -68,11 +69,12 @@ def measure(name: str, quick: bool) -> list[ScoreCost]:
     """All fits of one network."""
     new, rows = torch.randn(20 if quick else INPUTS, *SHAPES[name]), []
     for kind, fit in fits(name, quick).items():
-        reference = fit.reference if kind != "head" else fit.predictor.reference
-        bare = replace(fit, reference=None)
-        if kind == "head":
-            bare = replace(fit, predictor=replace(fit.predictor, reference=reference.without_features()))
-        took, without = _least(lambda fit=fit: fit.predict(new), lambda bare=bare: bare.predict(new), 2 if quick else 7)  # type: ignore[misc]
+        reference, bare = fit.reference, replace(fit, reference=None)
+        if isinstance(fit.predictor, HeadPredictor):
+            reference = fit.predictor.reference
+            bare = replace(fit, predictor=fit.predictor.without_examples()[0])
+        calls = partial(fit.predict, new), partial(bare.predict, new)
+        took, without = _least(*calls, 2 if quick else 7)
         known = 0 if reference is None else len(next(iter(reference.rows.values())))
         rows.append(ScoreCost(name, kind, known, took, without, took / without, TARGET))
     return rows

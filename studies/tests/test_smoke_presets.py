@@ -50,7 +50,7 @@ def _forget():
         cached.cache_clear()
 
 
-LONG = {"bounds", "certificates", "continual-small", "quality", "transfer"}
+LONG = {"bounds", "certificates", "columns", "continual-small", "few-per-class", "quality", "transfer", "untouched"}
 """Half a minute each."""
 SMOKE = [name for name in STUDIES if name not in {"kronecker", "lora"}]  # which have tests of their own
 

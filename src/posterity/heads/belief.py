@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posterity.heads.views import Axes, View
@@ -44,9 +44,16 @@ class Belief:
         """The share of the prior's variance that is left, from 0 to 1."""
         return self.variance(inputs) / (self.prior * inputs.square().sum(1)).clamp_min(1e-300)
 
-    def open_without(self, inputs: Float[Tensor, "m d"]) -> Float[Tensor, " m"]:
-        """The same at training inputs, once they are left out together. One solve of their number."""
+    def open_without(
+        self, inputs: Float[Tensor, "m d"], together: Int[Tensor, " m"] | None = None
+    ) -> Float[Tensor, " m"]:
+        """The same at training inputs, each once it is left out, with all that belong together. One solve of their number."""
         along = inputs @ self.axes.vectors
-        own = (along * self.variances) @ along.mT
-        left = torch.linalg.solve(torch.eye(len(own), dtype=own.dtype) - self.curvature * own, own).diagonal()
+        own = (along.square() * self.variances).sum(1)
+        left = own / (1 - self.curvature * own)
+        for unit in [] if together is None else together.unique():
+            some = (together == unit).nonzero().flatten()
+            block = (along[some] * self.variances) @ along[some].mT
+            one = torch.eye(len(some), dtype=block.dtype)
+            left[some] = torch.linalg.solve(one - self.curvature * block, block).diagonal()
         return left / (self.prior * inputs.square().sum(1)).clamp_min(1e-300)

@@ -21,15 +21,12 @@ from posterity.heads.checks import checked_features
 from posterity.kernel import Calibration, Link, normal_draws
 from posterity.kernel.storing import Plain, Stored, above, below
 from posterity.novelty import LeftOutInputs, Reference
+from posterity.novelty.watching import FEATURES
 from posterity.predictive.prediction import Moments, Prediction, categorical_entropy, from_moments
 from posterity.predictive.predictor import Context, Predictor
 
-FEATURES = "features"
-"""What the reference calls what a head is given."""
 OPEN = "open"
 """What it calls the share of its variance that a head's belief leaves open."""
-AT_ONCE = 1000
-"""Examples of a fold that are left out in one solve."""
 LEFT_OUT: dict[type, tuple[str, ...]] = {
     ClassFit: ("judged", "left_out"),
     NumberFit: ("judged", "means", "variances", "log_densities"),
@@ -53,7 +50,7 @@ class HeadPredictor(Predictor, kind="features"):
     @staticmethod
     def of(source: ClassFit | NumberFit, leave_out: LeaveOut) -> HeadPredictor:
         """The predictor of a fitted head."""
-        return HeadPredictor(source.head, reference_of(source, leave_out.folds), source, leave_out)
+        return HeadPredictor(source.head, reference_of(source, leave_out), source, leave_out)
 
     @property
     def likelihood(self) -> Likelihood:  # type: ignore[override]
@@ -67,7 +64,7 @@ class HeadPredictor(Predictor, kind="features"):
         """The same head. It takes no further labels, and compares new inputs with no single known one."""
         if self.source is None or self.leave_out is None:
             return self, 0.0
-        bare = reference_of(self.source, self.leave_out.folds, keep_features=False)
+        bare = reference_of(self.source, self.leave_out, keep_features=False)
         return replace(self, reference=bare, source=None, leave_out=None), 0.0
 
     def save(self) -> Stored:
@@ -169,13 +166,14 @@ class HeadPredictor(Predictor, kind="features"):
         return found | {name: belief.open(belief.inputs(rows)) for name in names}
 
 
-def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: bool = True) -> Reference:
+def reference_of(source: ClassFit | NumberFit, leave_out: LeaveOut, *, keep_features: bool = True) -> Reference:
     """KnownFeatures inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
-    x, belief = source.features, source.head.belief
+    x, belief, folds = source.features, source.head.belief, leave_out.folds
     judged = (folds != STAYS).nonzero().flatten()
     if len(judged) < 2:
         judged, folds = torch.arange(len(x)), torch.arange(len(x)) % novelty.left_out.FOLDS
-    inputs = belief.inputs(x)
+    # Without their fold it would be larger than that of new inputs, which all examples settle.
+    left_open = belief.open_without(belief.inputs(x), leave_out.groups)
     entropy = None
     if isinstance(source, ClassFit) and len(source.judged) == len(judged):
         entropy = categorical_entropy(source.left_out.exp())
@@ -185,7 +183,7 @@ def reference_of(source: ClassFit | NumberFit, folds: Tensor, *, keep_features: 
         out, kept = judged[of], folds != fold
         if not bool(kept.any()):
             continue
-        own = {OPEN: torch.cat([belief.open_without(inputs[some]) for some in out.split(AT_ONCE)])}
+        own = {OPEN: left_open[out]}
         parts.append(
             LeftOutInputs(
                 {FEATURES: x[kept]}, {FEATURES: x[out]}, own if entropy is None else own | {"entropy": entropy[of]}

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from posterity.novelty import Reference, alarm, by_folds
 from posterity_studies.engine.declaration import Arguments, Values
-from posterity_studies.shared.known_inputs import SETTINGS, Problem, problem
-from posterity_studies.studies.unknown_inputs.methods import RATE, RIVALS, RULES, Nats, p_values, scored
+from posterity_studies.shared.known_inputs import RIVALS, SETTINGS, Problem, problem
+from posterity_studies.studies.unknown_inputs.methods import RATE, RULES, Nats, p_values, scored
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:

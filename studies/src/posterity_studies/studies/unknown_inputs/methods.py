@@ -1,4 +1,4 @@
-"""Every single score, every rule that was tried, and what others would write in a few lines, on the same networks."""
+"""Every single score and every rule that was tried, on the same networks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from posterity.novelty.left_out import belongs, joined
 from posterity.novelty.neighbours import Neighbourhood, names
 from posterity.novelty.ranks import Ranks
-from posterity.novelty.whitening import Whitening
+from posterity.novelty.scoring import scores_of, scores_of_left_out
 from posterity_studies.shared.known_inputs import LayerInputs, Problem
 
 MOMENTS = ("entropy", "energy", "variance")
 RATE = 0.05
-
-# --- rules -----------------------------------------------------------------------------------------
 
 Join = Callable[[Tensor], Tensor]
 """From −ln p, in nats, of each input by score to one number."""
@@ -83,28 +80,19 @@ class ScoreColumns:
 
 def scored(problem: Problem) -> ScoreColumns:
     """Everything that rules are made of, from all known inputs."""
+    known = problem.known.features
     source = problem.source if problem.source and belongs(problem.left_out, problem.source) else None
-    layers = list(problem.known.features)
-    spaces = _spaces(problem.known.features, source)
-    parts = []
-    for part in problem.left_out:
-        near = _spaces(part.known, source)
-        own = [part.moments[name].double()[:, None] for name in MOMENTS]
-        parts.append(torch.cat([*(near[name].scores(part.features[name]) for name in layers), *own], 1))
+    rows = joined(known, source) if source else known
+    spaces = {name: Neighbourhood.of(x) for name, x in rows.items()}
+    count, draw = len(next(iter(rows.values()))), torch.Generator().manual_seed(0)
+    left_out = scores_of_left_out(problem.left_out, MOMENTS, list(known), source, count, count, draw)
 
     def of(inputs: LayerInputs) -> Tensor:
-        moments = inputs.moments(problem.known.head)
-        own = [moments[name][:, None] for name in MOMENTS]
-        return torch.cat([*(spaces[name].scores(inputs.features[name]) for name in layers), *own], 1)
+        return scores_of(spaces, MOMENTS, inputs.features, inputs.moments(problem.known.head))
 
-    called = [name for layer in layers for name in names(layer)] + list(MOMENTS)
+    called = [name for layer in known for name in names(layer)] + list(MOMENTS)
     others = {name: of(inputs) for name, inputs in problem.others.items()}
-    return ScoreColumns(layers, called, torch.cat(parts), of(problem.new), others)
-
-
-def _spaces(features: Mapping[str, Tensor], source: Mapping[str, Tensor] | None) -> dict[str, Neighbourhood]:
-    rows = joined(features, source) if source else features
-    return {name: Neighbourhood.of(x) for name, x in rows.items()}
+    return ScoreColumns(list(known), called, left_out, of(problem.new), others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,17 +105,13 @@ class Nats:
 
     @classmethod
     def of(cls, found: ScoreColumns) -> Nats:
-        turn = torch.arange(len(found.left_out)) % 10
-        inner = torch.empty_like(found.left_out)
-        for one in turn.unique():
-            out = turn == one
-            inner[out] = _nats(found.left_out[~out], found.left_out[out])
-        others = {name: _nats(found.left_out, x) for name, x in found.others.items()}
-        return cls(inner, _nats(found.left_out, found.new), others)
+        ranks = [Ranks.of(column) for column in found.left_out.T]
 
+        def nats(x: Tensor, among: bool = False) -> Tensor:
+            return torch.stack([one.nats(x[:, i], among=among) for i, one in enumerate(ranks)], 1)
 
-def _nats(known: Tensor, x: Tensor) -> Tensor:
-    return torch.stack([Ranks.of(known[:, i]).nats(x[:, i]) for i in range(known.shape[1])], 1)
+        others = {name: nats(x) for name, x in found.others.items()}
+        return cls(nats(found.left_out, among=True), nats(found.new), others)
 
 
 def p_values(rule: Rule, found: ScoreColumns, nats: Nats) -> tuple[Tensor, dict[str, Tensor]]:
@@ -137,56 +121,3 @@ def p_values(rule: Rule, found: ScoreColumns, nats: Nats) -> tuple[Tensor, dict[
     ranks = Ranks.of(join(nats.left_out[:, columns]))
     others = {name: ranks.p(join(x[:, columns])) for name, x in nats.others.items()}
     return ranks.p(join(nats.new[:, columns])), others
-
-
-# --- rivals ----------------------------------------------------------------------------------------
-
-Rival = Callable[[Problem], Callable[[LayerInputs], Tensor]]
-
-
-def _neighbours(k: int, unit: bool) -> Rival:
-    def of(problem: Problem) -> Callable[[LayerInputs], Tensor]:
-        scale = normalize if unit else (lambda x: x)
-        known = scale(_all_known(problem))
-        return lambda inputs: torch.cdist(scale(inputs.head), known).kthvalue(min(k, len(known)), 1).values
-
-    return of
-
-
-def _input_neighbours(problem: Problem) -> Callable[[LayerInputs], Tensor]:
-    first = next(iter(problem.known.features))
-    known = problem.known.features[first].double()
-    return lambda inputs: torch.cdist(inputs.features[first].double(), known).kthvalue(min(5, len(known)), 1).values
-
-
-def _mahalanobis(problem: Problem) -> Callable[[LayerInputs], Tensor]:
-    whitening = Whitening.of(_all_known(problem))
-    return lambda inputs: whitening(inputs.head).square().sum(1)
-
-
-def _class_mahalanobis(problem: Problem) -> Callable[[LayerInputs], Tensor]:
-    head, labels = problem.known.head, problem.labels
-    means = torch.stack([head[labels == c].mean(0) for c in labels.unique()])
-    within = Whitening.of(head - means[labels.unique(return_inverse=True)[1]])
-    return lambda inputs: torch.stack([within(inputs.head - m).square().sum(1) for m in means], 1).min(1).values
-
-
-def _all_known(problem: Problem) -> Tensor:
-    """Target and source, as whoever has both would take them."""
-    if problem.source is None:
-        return problem.known.head
-    return torch.cat((problem.known.head, list(problem.source.values())[-1].double()))
-
-
-RIVALS: dict[str, Rival] = {
-    "neighbours (5)": _neighbours(5, False),
-    "neighbours (10)": _neighbours(10, False),
-    "neighbours (5), unit length": _neighbours(5, True),
-    "neighbours (10), unit length": _neighbours(10, True),
-    "Mahalanobis": _mahalanobis,
-    "Mahalanobis by class": _class_mahalanobis,
-    "energy": lambda problem: lambda inputs: -inputs.logits.double().logsumexp(-1),
-    "max probability": lambda problem: lambda inputs: -inputs.logits.double().softmax(-1).max(-1).values,
-    "entropy": lambda problem: lambda inputs: inputs.moments(inputs.head[:1])["entropy"],
-    "input neighbours (5)": _input_neighbours,
-}

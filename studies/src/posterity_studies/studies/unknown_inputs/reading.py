@@ -7,8 +7,8 @@ from statistics import mean
 
 from posterity_studies.engine.declaration import Outcome, Record, Verdict
 from posterity_studies.shared.intervals import Interval, interval
-from posterity_studies.shared.known_inputs import SETTINGS
-from posterity_studies.studies.unknown_inputs.methods import CHOSEN, RIVALS, RULES
+from posterity_studies.shared.known_inputs import RIVALS, SETTINGS
+from posterity_studies.studies.unknown_inputs.methods import RULES
 
 Pair = tuple[str, str]
 """A setting and the inputs that are unknown in it."""
@@ -34,12 +34,8 @@ def auroc(records: Sequence[Record], pair: Pair, group: str, name: str) -> float
     return mean(of(records, pair[0], lambda r: r.values[group][name][pair[1]]))
 
 
-def library(records: Sequence[Record], pair: Pair) -> float:
-    """The library's rule with all known inputs."""
-    return auroc(records, pair, "rules", str(CHOSEN))
-
-
-def variant(records: Sequence[Record], pair: Pair, form: str) -> float:
+def library(records: Sequence[Record], pair: Pair, form: str = "library") -> float:
+    """What a user gets, in one of three forms."""
     return mean(of(records, pair[0], lambda r: r.values[form]["auroc"][pair[1]]))
 
 
@@ -53,15 +49,11 @@ def lead(records: Sequence[Record], pair: Pair) -> Interval:
     name = best_rival(records, pair)[1]
     other = pair[1]
     return interval(
-        of(records, pair[0], lambda r: r.values["rules"][str(CHOSEN)][other] - r.values["rivals"][name][other])
+        of(records, pair[0], lambda r: r.values["library"]["auroc"][other] - r.values["rivals"][name][other])
     )
 
 
-def alarms(records: Sequence[Record], setting: str) -> Interval:
-    return interval(of(records, setting, lambda r: r.values["alarms"][str(CHOSEN)]))
-
-
-def variant_alarms(records: Sequence[Record], setting: str, form: str) -> Interval:
+def alarms(records: Sequence[Record], setting: str, form: str = "library") -> Interval:
     return interval(of(records, setting, lambda r: r.values[form]["alarms"]))
 
 
@@ -98,10 +90,10 @@ def verdict(records: Sequence[Record]) -> Verdict:
     lost = "; ".join(
         f"{a} / {b} {library(records, (a, b)) - best_rival(records, (a, b), NAMED)[0]:+.3f}" for a, b in near
     )
-    seeds = [len({r.arguments["seed"] for r in records if r.arguments["setting"] == s}) for s in rates]
+    seeds = sorted({len({r.arguments["seed"] for r in records if r.arguments["setting"] == s}) for s in rates})
     why = (
-        f"{min(seeds)} to {max(seeds)} seeds a setting. Of neighbours, Mahalanobis, energy and max probability the best in "
-        f"hindsight is at most {MARGIN} ahead on {len(every) - len(near)} of {len(every)} pairs"
+        f"Seeds a setting: {' to '.join(map(str, {seeds[0]: 0, seeds[-1]: 0}))}. Of neighbours, Mahalanobis, energy and max "
+        f"probability the best in hindsight is at most {MARGIN} ahead on {len(every) - len(near)} of {len(every)} pairs"
         + (f" (further on {lost}). " if near else ". ")
         + f"Mean AUROC {ours:.3f}; the best single rival, {best}, {theirs[best]:.3f}. "
         f"{len(every) - len(behind)} pairs are at most {MARGIN} behind the best of ten rivals in hindsight"
@@ -116,9 +108,3 @@ def verdict(records: Sequence[Record]) -> Verdict:
     )
     held = not behind and not off and ours > theirs[best]
     return Verdict(Outcome.ours if held else Outcome.unsupported, why)
-
-
-def agrees(records: Sequence[Record]) -> float:
-    """The share of settings for which the others choose the library's rule."""
-    found = left_one_out(records)
-    return mean(float(rule == str(CHOSEN)) for rule in found.values())

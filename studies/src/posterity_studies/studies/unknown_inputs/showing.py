@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from posterity.novelty.neighbours import FORMS, METRICS
 from posterity_studies.engine.declaration import Record, Table
 from posterity_studies.shared.intervals import Interval, shown
-from posterity_studies.shared.known_inputs import SETTINGS
-from posterity_studies.studies.unknown_inputs.methods import CHOSEN, MOMENTS, RIVALS
+from posterity_studies.shared.known_inputs import RIVALS, SETTINGS
+from posterity_studies.studies.unknown_inputs.methods import CHOSEN, MOMENTS
 from posterity_studies.studies.unknown_inputs.reading import (
     NAMES,
     Pair,
@@ -23,8 +23,6 @@ from posterity_studies.studies.unknown_inputs.reading import (
     library,
     pairs,
     regrets,
-    variant,
-    variant_alarms,
 )
 
 BEST = 12
@@ -49,7 +47,7 @@ def _by_pair(records: Sequence[Record]) -> Table:
             [SETTINGS[pair[0]].kind, _called(pair), f"{library(records, pair):.3f}",
              f"{auroc(records, pair, 'rules', rules[pair[0]]):.3f}", f"{best:.3f} ({name})",
              shown(*lead(records, pair), digits=3, sign=True),
-             *(f"{variant(records, pair, form):.3f}" for form in ("library", "without features"))]
+             f"{library(records, pair, 'without features'):.3f}"]
         )  # fmt: skip
     title = "AUROC by pair: the library, the rule that other settings choose, the best of ten rivals in hindsight"
     columns = [
@@ -59,7 +57,6 @@ def _by_pair(records: Sequence[Record]) -> Table:
         "left-one-out rule",
         "best rival",
         "lead",
-        "512 kept",
         "without features",
     ]
     return Table(title, columns, rows)
@@ -131,7 +128,7 @@ def _alarms(records: Sequence[Record]) -> Table:
             [setting, SETTINGS[setting].way, f"{mean(r.values['left out'] for r in own):.0f}",
              f"{mean(r.values['accuracy'] for r in own):.3f}",
              _percent(alarms(records, setting)),
-             _percent(variant_alarms(records, setting, "training features")),
+             _percent(alarms(records, setting, "training features")),
              f"{mean(r.values['microseconds'] for r in own):.0f}"]
         )  # fmt: skip
     title = "False alarms at a nominal 5 %, in per cent of new known inputs"

@@ -127,6 +127,13 @@ def test_rows_that_were_learned_from_are_known_again_in_other_numbers(by_heart, 
     assert any("other coins" in check for check in found.checks)
 
 
+def test_a_heads_features_are_known_again_in_another_unit():
+    x, y = coins(60, 33)
+    fit = pt.head(x, y)
+    assert fit.certify((3 * x + 1, y), progress=False).predictor != "the fit itself"
+    assert fit.certify(coins(60, 34), progress=False).predictor == "the fit itself"
+
+
 def test_labels_as_a_table_of_zeros_and_ones_are_named(by_heart):
     fit, (x, y) = by_heart[0], coins(40, 32)
     with pytest.raises(BadTargets, match="argmax"):

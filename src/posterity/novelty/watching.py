@@ -15,7 +15,8 @@ from posterity.errors import DamagedFile
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 LAST = 3
 """Layers before the outputs that are watched, beside the input itself."""
-INPUT = "input"
+INPUT, FEATURES = "input", "features"
+"""What a network is given, and what a head alone is given."""
 WIDEST = 2000
 """Images of more numbers are averaged over 2 × 2 pixels until they have no more; other inputs are then left out."""
 

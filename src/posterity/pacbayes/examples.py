@@ -131,9 +131,7 @@ class CertificateData:
                 "seen. The error is that on a new group, each counting alike"
             )
         else:
-            what = (
-                "independent examples: what belongs together (windows of a recording, rows of a person) needs groups="
-            )
+            what = "independent examples: what belongs together (windows of a recording, rows of a person) is given as groups"
         return what, "new examples come from where these came from", LABELS
 
     def bound(self, wrong: Bool[Tensor, " n"], delta: float) -> float:

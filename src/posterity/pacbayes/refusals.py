@@ -28,7 +28,7 @@ from posterity.errors import (
 from posterity.gaussian import Gaussian
 from posterity.gaussian.frozen import frozen_fingerprint
 from posterity.novelty import features_of
-from posterity.novelty.watching import INPUT, inputs_of
+from posterity.novelty.watching import FEATURES, INPUT, inputs_of
 from posterity.pacbayes.bounds import Spending
 from posterity.pacbayes.examples import CertificateData
 
@@ -210,7 +210,8 @@ def unseen(
 
 def _near_known(prior: Gaussian, examples: CertificateData) -> int:
     """How many examples are near copies of inputs that the prior keeps; 0 where it keeps none of their kind."""
-    known = features_of(prior.known).get(INPUT)
+    kept = features_of(prior.known)
+    known = kept.get(INPUT, kept.get(FEATURES))
     rows = [inputs_of(batch.positional, batch.named) for batch in examples.batches]
     if known is None or any(x is None or x.shape[1:] != known.shape[1:] for x in rows):
         return 0

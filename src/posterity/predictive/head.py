@@ -21,11 +21,10 @@ from posterity.heads.checks import checked_features
 from posterity.kernel import Calibration, Link, normal_draws
 from posterity.kernel.storing import Plain, Stored, above, below
 from posterity.novelty import LeftOutInputs, Reference
+from posterity.novelty.watching import FEATURES
 from posterity.predictive.prediction import Moments, Prediction, categorical_entropy, from_moments
 from posterity.predictive.predictor import Context, Predictor
 
-FEATURES = "features"
-"""What the reference calls what a head is given."""
 OPEN = "open"
 """What it calls the share of its variance that a head's belief leaves open."""
 LEFT_OUT: dict[type, tuple[str, ...]] = {

@@ -13,6 +13,7 @@ from posterity.checks import admitted
 from posterity.data import Data
 from posterity.data.batches import Batch
 from posterity.errors import NoCertificate
+from posterity.novelty import to_known
 from posterity.pacbayes import Certificate
 from posterity.pacbayes.bounds import Spending
 from posterity.pacbayes.certificate import ITSELF
@@ -37,8 +38,9 @@ def certify_predictions(
 ) -> Certificate | None:
     """Bound the error of the fit's own predictions; None where the fit has seen the examples, or may have."""
     data, _ = admitted(fit.model, data, fit.likelihood)
+    known = fit.posterior.known or to_known(fit.reference or getattr(fit.predictor, "reference", None))
     try:
-        unseen(fit.posterior, CertificateData.of(data, batch_size, groups, look=False), None)
+        unseen(replace(fit.posterior, known=known), CertificateData.of(data, batch_size, groups, look=False), None)
         examples = CertificateData.of(data, batch_size, groups)
         spending = Spending(1 - confidence)
         found = checked(fit.model, fit.posterior, fit.posterior, examples, spending, grid, None, generator)

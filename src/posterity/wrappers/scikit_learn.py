@@ -92,9 +92,9 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         counts = _counts(sample_weight, len(X))
         random = check_random_state(self.random_state)
         generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
-        # In one column alone, copies look as few values do: there the targets tell.
+        # In one column alone, copies look as few values do: there the targets tell. Copied: rows may be read-only memory maps.
         both = np.column_stack((X, targets.numpy().reshape(len(X), -1)))
-        few_values = repeats_by_chance(torch.as_tensor(X if X.shape[1] > 1 else both), targets.flatten())
+        few_values = repeats_by_chance(torch.tensor(X if X.shape[1] > 1 else both), targets.flatten())
         groups = np.arange(len(X)) if few_values else _distinct(X)
         own = None if together is None else _numbered(together, len(X))
         if own is not None:
@@ -195,7 +195,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         """Refuse examples that were fitted: what was learned from says nothing of how often sets hold the truth."""
         here = example_hashes((self._tensor(X), torch.zeros(len(X))))
         shared = int(seen(self.fit_.posterior.provenance.hashes, here).sum())
-        if shared > by_chance(here) and not repeats_by_chance(torch.as_tensor(X), torch.as_tensor(y)):
+        if shared > by_chance(here) and not repeats_by_chance(torch.tensor(X), torch.tensor(y)):
             raise NotHeldOut(
                 f"{shared} of these {len(X)} examples were fitted, or are copies of such: sets would promise too much. "
                 "Give conformalize(X, y) examples that were not, or set held_out=0.2, say, before fitting."

@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from posterity.cli import app
-from posterity_studies.demo import findings, headline, study, table, typical
+from posterity_studies.demo import doubts, findings, headline, study, table, typical
 from posterity_studies.demo.methods import METHODS, fine_tuned
 from posterity_studies.demo.reading import (
     PublishedAccuracy,
@@ -30,6 +30,7 @@ from posterity_studies.engine.declaration import Preset, Record
 from posterity_studies.engine.ledger import Ledger
 from posterity_studies.folders import SHIPPED
 from posterity_studies.shared.intervals import Interval
+from posterity_studies.shared.known_inputs import RIVALS
 from posterity_studies.shared.watch import meet
 
 HERE = pytest.mark.skipif(not find_spec("seglearn"), reason="the recordings come with posterity-studies[demo]")
@@ -61,7 +62,7 @@ def ran(tmp_path_factory):
 
 def test_smoke_run_prints_one_sentence_first_then_one_table(ran):
     folder, _, output = ran
-    assert len((folder / "demo.jsonl").read_text().splitlines()) == len(study(folder, near=1).cells(Preset.smoke)) == 3
+    assert len((folder / "demo.jsonl").read_text().splitlines()) == len(study(folder, near=1).cells(Preset.smoke)) == 5
     flat = " ".join(output.split())
     said, shown = flat.index("a watch that never met its wearer"), flat.index("A new wearer, mean over 2")
     assert said < shown
@@ -136,13 +137,24 @@ def record(method, wearer, nll, accuracy=0.9, auroc=0.9):
         "auroc": auroc,
         "reliability": [[0.9], [0.9], [1.0]],
     }
-    arguments = {"part": "scores", "wearer": wearer, "seconds": [8]}
+    arguments = {"part": "scores", "wearer": wearer, "unknown": 6, "seconds": [8]}
     return Record("demo", f"{method}{wearer}", arguments, {"scores": {method: {"8": found}}}, 0, {})
+
+
+def doubted(wearer, unknown, ours, plain, mean=0.5):
+    """Energy is the best plain score, and better by .1 where the nine are compared with too."""
+    scores = {where: dict.fromkeys(RIVALS, 0.4) | {"energy": plain - less} for where, less in
+              (("shown", 0.1), ("shown and the nine", 0.0))}  # fmt: skip
+    values = {"ours": ours, "alarms": 0.04, "found": 0.6, "means": {"abduction": 0.4, "pendulum": mean},
+              "same network": scores, "fine-tuned": scores}  # fmt: skip
+    arguments = {"part": "unknown", "wearer": wearer, "unknown": unknown, "seconds": [8]}
+    return Record("demo", f"unknown{wearer}-{unknown}", arguments, values, 0, {})
 
 
 def results(gap, points=0.05, auroc=0.4):
     """Wearers differ much, methods by a little within a wearer."""
-    made = [record("learned", w, w, 0.85 + 0.01 * w, 0.9 - 0.001 * w) for w in range(5)]
+    made = [doubted(w, e, 0.9 - 0.001 * w, 0.9 - auroc, 0.5 + 0.1 * w) for w in range(5) for e in (5, 6)]
+    made += [record("learned", w, w, 0.85 + 0.01 * w, 0.9 - 0.001 * w) for w in range(5)]
     for rival in ("isotropic", "tuned", "none"):
         made += [record(rival, w, w + gap + 0.001 * w, 0.85 + 0.01 * w - points, 0.9 - auroc) for w in range(5)]
     return made
@@ -166,14 +178,28 @@ def test_findings_follow_the_figures_whichever_way_they_fall(gap, words):
     [
         (0.05, 0.4, "87 % of new windows instead of 82 % (+5.0", "cannot tell"),
         (-0.05, 0.4, "87 % of new windows instead of 92 % (-5.0", "nothing"),
-        (0.05, -0.05, "no better than plain fine-tuning's", "tells an exercise"),
-        (0.0, 0.4, "so few wearers cannot tell from chance", "no better"),
+        (0.05, 0.4, "better than the best of 10 plain scores", "worse than"),
+        (0.05, -0.05, "worse than the best of 10 plain scores", "better than"),
+        (0.05, 0.002, "level with the best of 10 plain scores", "better than"),
+        (0.0, 0.4, "so few wearers cannot tell from chance", "level with"),
     ],
 )
 def test_headline_follows_the_figures_whichever_way_they_fall(points, auroc, words, absent):
     said = headline(results(0.1, points, auroc))
     assert words in said
     assert absent not in said
+
+
+def test_plain_scores_are_compared_with_what_serves_them_better_and_paired_by_wearer():
+    found = doubts.best(doubts.asked(results(0.1)), "same network")
+    assert found.name == "energy"
+    assert found.mean == pytest.approx(0.5)
+    assert found.lead.mean == pytest.approx(0.398)
+    assert found.lead.half == pytest.approx(2.776 * 0.00158114 / 5**0.5, rel=1e-3)
+    first, second = doubts.sentences(results(0.1))
+    assert "0.898; the best of 10 plain scores in hindsight on the same network 0.500 (energy; lead +0.398" in first
+    assert "0.40 to 0.70 (pendulum, trapezius row unknown); of the 20 exercises of single wearers" in second
+    assert "4 are above 0.7" in second
 
 
 def test_the_published_gap_is_closed_in_part():
@@ -227,7 +253,10 @@ def test_the_page_of_results_shows_the_committed_results():
     book = Ledger(SHIPPED / "demo.jsonl")
     assert not book.missing(study(SHIPPED).cells(Preset.cpu))
     records = book.of(study(SHIPPED).cells(Preset.paper))
-    assert markdown(records) in (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "results.md").read_text(encoding="utf-8")
+    assert markdown(records) in text
+    assert doubts.markdown(records) in text
+    assert all(sentence in text for sentence in doubts.sentences(records))
 
 
 def look(page, folder, width, *flags):

@@ -16,7 +16,19 @@ from posterity.files import write_whole
 from posterity_studies import Preset, Record
 from posterity_studies.cli.progress import watching
 from posterity_studies.cli.study import print_table
-from posterity_studies.demo import KEY, findings, five_lines, headline, page, part, prior_of, study, table, typical
+from posterity_studies.demo import (
+    KEY,
+    findings,
+    five_lines,
+    headline,
+    page,
+    part,
+    prior_of,
+    sentences,
+    study,
+    table,
+    typical,
+)
 from posterity_studies.folders import SHIPPED
 from posterity_studies.shared.watch import recordings
 
@@ -31,7 +43,10 @@ def demo(
         Path, typer.Option("--out", help="Folder for the page, the prior and the results.", file_okay=False)
     ] = OUT,
     preset: Annotated[
-        Preset, typer.Option(help="How much of it to run: smoke takes seconds, paper computes the ensemble too.")
+        Preset,
+        typer.Option(
+            help="How much of it to run: smoke takes seconds, paper computes the ensemble and every unknown exercise too."
+        ),
     ] = Preset.cpu,
     workers: Annotated[int, typer.Option(min=1, help="Processes to compute with, one thread each.")] = min(
         2, os.cpu_count() or 1
@@ -50,11 +65,11 @@ def demo(
     except KeyboardInterrupt:
         console.print(f"\nStopped: finished wearers are kept in {out}. The same command goes on from there.")
         raise typer.Exit(130) from None
-    records = _with_ensemble(records, preset, out)
+    records = _with_committed(records, preset, out)
     console.print(f"\n[bold]{headline(records)}[/bold]\n", highlight=False)
     print_table(console, table(records))
     console.print(f"{KEY} “unknown” is the AUROC for the exercise that no one was taught.", style="dim")
-    for sentence in findings(records):
+    for sentence in [*findings(records), *sentences(records)]:
         console.print(f"• {sentence}", highlight=False)
     (shown,) = part(records, "portrait")
     prior = out / "prior.safetensors"
@@ -68,9 +83,10 @@ def demo(
     console.print(f"\nPage: {where}", soft_wrap=True, highlight=False)
 
 
-def _with_ensemble(records: list[Record], preset: Preset, out: Path) -> list[Record]:
-    """The ensemble takes five times as long as all the rest: its committed results stand beside what was computed here."""
+def _with_committed(records: list[Record], preset: Preset, out: Path) -> list[Record]:
+    """The ensemble and the other unknown exercises take far longer than all the rest: their committed results stand beside it."""
     if preset is not Preset.cpu:
         return records
-    cells = [c for c in study(out).cells(Preset.paper) if c.arguments["part"] == "ensemble"]
+    have = {record.key for record in records}
+    cells = [c for c in study(out).cells(Preset.paper) if c.key not in have]
     return [*records, *studies.Ledger(SHIPPED / "demo.jsonl").of(cells)]

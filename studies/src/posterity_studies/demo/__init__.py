@@ -4,8 +4,9 @@
 """
 
 from posterity_studies.demo.declaration import study
+from posterity_studies.demo.doubts import headline, sentences
 from posterity_studies.demo.page import five_lines, page
-from posterity_studies.demo.reading import findings, headline, part, typical
+from posterity_studies.demo.reading import findings, part, typical
 from posterity_studies.demo.showing import KEY, table
 from posterity_studies.demo.source import network, prior_of
 from posterity_studies.shared.watch import meet
@@ -20,6 +21,7 @@ __all__ = [
     "page",
     "part",
     "prior_of",
+    "sentences",
     "study",
     "table",
     "typical",

@@ -15,6 +15,7 @@ from posterity.kernel import BlockFrame
 from posterity.pacbayes.bounds import klinv
 from posterity_studies.demo.methods import Predictor, adapted, fine_tuned, from_scratch, of_fit, of_network, trained
 from posterity_studies.demo.source import at_mean, learn_network, prior_of
+from posterity_studies.demo.unknown import unknown_exercise
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.watch import EXERCISES, RATE, WINDOW, Meeting, meet, recordings
 
@@ -30,6 +31,8 @@ def cell(folder: Path, arguments: Arguments, generator: torch.Generator) -> Valu
     match arguments["part"]:
         case "scores":
             return _scores(folder, meeting, arguments)
+        case "unknown":
+            return unknown_exercise(folder, meeting, arguments)
         case "ensemble":
             return _ensemble(meeting, arguments)
         case "portrait":

@@ -144,27 +144,17 @@ def part(records: Sequence[Record], name: str) -> list[Record]:
     return [record for record in records if record.arguments["part"] == name]
 
 
-def headline(records: Sequence[Record]) -> str:
-    """One sentence that says what was found."""
+def recognition(records: Sequence[Record]) -> str:
+    """How often it is right, before and after, as the beginning of a sentence."""
     s, count = seconds(records)[-1], len(wearers(records))
     now, then = (100 * level(records, name, s, "accuracy").mean for name in ("learned", "none"))
     gap = lead(records, "none", s, "accuracy")
-    doubt, plain = (level(records, name, s, "auroc").mean for name in ("learned", "tuned"))
     change = f"{100 * gap.mean:+.1f} ± {100 * gap.half:.1f} points over {count} wearers"
-    first = (
+    said = (
         f"Shown {s} seconds of each exercise, a watch that never met its wearer is right in {now:.0f} % of new windows"
     )
-    first += f" instead of {then:.0f} % ({change})"
-    if winner(gap, "accuracy") == 0:
-        first += ", which so few wearers cannot tell from chance"
-    found = winner(lead(records, "tuned", s, "auroc"), "auroc") == 1
-    second = (
-        f"its doubt tells an exercise that no one taught it from the known ones ({doubt:.2f}; plain fine-tuning {plain:.2f}, "
-        "guessing 0.50)"
-        if found
-        else f"its doubt finds an exercise that no one taught it no better than plain fine-tuning's ({doubt:.2f}, {plain:.2f})"
-    )
-    return f"{first}, and {second}."
+    said += f" instead of {then:.0f} % ({change})"
+    return said + (", which so few wearers cannot tell from chance" if winner(gap, "accuracy") == 0 else "")
 
 
 def findings(records: Sequence[Record]) -> list[str]:

@@ -10,6 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from posterity.plot.canvas import COLOURS as PALETTE
 from posterity.plot.canvas import INK, canvas
+from posterity_studies.demo import doubts
 from posterity_studies.demo.methods import METHODS
 from posterity_studies.demo.reading import (
     MEASURES,
@@ -23,6 +24,7 @@ from posterity_studies.demo.reading import (
     winner,
 )
 from posterity_studies.engine.declaration import Record, Table
+from posterity_studies.shared.intervals import interval
 
 COLOURS = {
     "learned": PALETTE["blue"],
@@ -59,7 +61,7 @@ def markdown(records: Sequence[Record]) -> str:
     """The table of `docs/results.md`: most seconds of labels, and the learned prior's lead over each rival, paired by wearer."""
     s = seconds(records)[-1]
     lines = [
-        f"| {s} s of each exercise and arm | windows right | NLL | ECE | unknown exercise, AUROC | learned prior's lead in NLL |",
+        f"| {s} s of each exercise and arm | accuracy | NLL | ECE | unknown exercise, AUROC | learned prior's lead in NLL |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for name in methods(records):
@@ -74,19 +76,70 @@ def markdown(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
+def unknown_table(records: Sequence[Record]) -> Table:
+    """How an unknown exercise is found: every score, on both networks."""
+    head = [f"{where}, {what}" for where in doubts.NETWORKS.values() for what in ("one exercise", "all in turn")]
+    return Table("AUROC of the unknown exercise, mean over wearers", ["", *head], doubts.rows(records))
+
+
 def tables(records: Sequence[Record]) -> list[Table]:
-    return [table(records)]
+    return [table(records), unknown_table(records)]
 
 
 def draw(records: Sequence[Record]) -> Figure:
-    """NLL and accuracy side by side, with a legend: the figure of the README."""
-    figure = Figure(figsize=(9.4, 4.0), layout="constrained")
-    for axis, measure in zip(figure.subplots(1, 2), ("nll", "accuracy"), strict=True):
+    """NLL and accuracy side by side, with a legend, and how unknown exercises are found: the figure of the README."""
+    figure = Figure(figsize=(9.4, 6.6), layout="constrained")
+    whole = figure.add_gridspec(2, 1, height_ratios=(4.0, 2.6))
+    upper, lower = (figure.add_subfigure(whole[row, 0]) for row in (0, 1))
+    for axis, measure in zip(upper.subplots(1, 2), ("nll", "accuracy"), strict=True):
         canvas(axis)
         _over_seconds(axis, records, measure)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
+    handles, labels = upper.axes[0].get_legend_handles_labels()
+    upper.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
+    _unknown(canvas(lower.subplots()), records)
     return figure
+
+
+def unknown(records: Sequence[Record]) -> Figure:
+    """How each score finds the unknown exercise."""
+    figure, axis = _panel(4.6, 3.6)
+    _unknown(axis, records)
+    return figure
+
+
+PLAIN_SCORES = (
+    "neighbours (5), unit length",
+    "Mahalanobis",
+    "Mahalanobis by class",
+    "energy",
+    "max probability",
+    "entropy",
+)
+"""Those in the picture; the tables have all."""
+
+
+def _unknown(axis: Axes, records: Sequence[Record]) -> None:
+    """AUROC over all exercises that are asked about; bars are 95 % intervals of the mean over wearers."""
+    every = doubts.asked(records)
+    looks = {"same network": ("learned", "o"), "fine-tuned": ("tuned", "^")}
+    found = {("library", "same network"): doubts.ours(every)}
+    found |= {(name, network): doubts.rival(every, network, name) for name in PLAIN_SCORES for network in looks}
+    names = ["library", *PLAIN_SCORES]
+    for (name, network), by in found.items():
+        mean, half = interval(list(by.values()))
+        ink, shape = looks[network]
+        place = names.index(name) + (0.14 if network == "fine-tuned" else -0.14) * (name != "library")
+        axis.errorbar(
+            [mean], [place], xerr=[[half], [half]], color=COLOURS[ink], marker=shape, ms=7 if name == "library" else 5,
+            lw=0, elinewidth=1.2, label=doubts.NETWORKS[network] if name == PLAIN_SCORES[0] else None,
+        )  # fmt: skip
+    axis.axvline(0.5, color=COLOURS["none"], lw=1, ls=(0, (4, 2)))
+    axis.set_yticks(range(len(names)), [r"$\bf{.unknown}$", *PLAIN_SCORES])
+    axis.invert_yaxis()
+    axis.set_xlim(None, 1)
+    exercises = len({r.arguments["unknown"] for r in every})
+    axis.set_title(f"AUROC, {exercises} unknown exercises", loc="left", fontsize=11, color=INK)
+    axis.legend(frameon=False, fontsize=10, loc="lower right")
 
 
 def over_seconds(records: Sequence[Record], measure: str) -> Figure:

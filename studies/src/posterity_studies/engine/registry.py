@@ -9,15 +9,12 @@ from posterity_studies.engine.declaration import Study
 from posterity_studies.errors import UnknownStudy
 
 FOLDER = "posterity_studies.studies"
-UNFINISHED: tuple[str, ...] = ("candidates",)
-"""Written, and not run to the end: they are listed once they have results, a figure and a page."""
 
 
 def _declared() -> dict[str, Study]:
     found = (
         import_module(f"{FOLDER}.{module.name}.declaration").STUDY
         for module in pkgutil.iter_modules(import_module(FOLDER).__path__)
-        if module.name not in UNFINISHED
     )
     return {study.id: study for study in sorted(found, key=lambda study: study.id)}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from posterity.algebra import (
@@ -182,7 +182,7 @@ class Passes(NamedTuple):
         rows = slice(examples.start * self.outputs, examples.stop * self.outputs)
         return Passes(self.outputs, {name: [Call(a[rows], s[rows]) for a, s in map(tensors, self.calls[name])]})
 
-    def each(self, x: Float[Tensor, "rows *rest"]) -> Float[Tensor, "n outputs *rest"]:
+    def each(self, x: Shaped[Tensor, "rows *rest"]) -> Shaped[Tensor, "n outputs *rest"]:
         """Rows by example and output."""
         return x.reshape(-1, self.outputs, *x.shape[1:])
 

@@ -185,11 +185,11 @@ def run_with(
     places = [place for place in held if id(place[2]) in given]
     try:
         for own, local, tensor in places:
-            own[local] = given[id(tensor)]  # type: ignore[assignment]
+            own[local] = given[id(tensor)]
         return model(*args, **dict(kwargs or {}))
     finally:
         for own, local, tensor in places:
-            own[local] = tensor  # type: ignore[assignment]
+            own[local] = tensor
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class Replica:
         """What is made of this network once and used by every prediction."""
         if key not in self._made:
             self._made[key] = make()
-        return self._made[key]  # type: ignore[no-any-return]
+        return self._made[key]
 
     @contextmanager
     def hooked(self, key: Any, make: Callable[[], H]) -> Iterator[H]:

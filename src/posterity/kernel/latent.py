@@ -159,7 +159,7 @@ def link(
             if kind == "probit":
                 # The diagonal of the centred covariance, without the rest of it.
                 rows = covariance.mean(-1)
-                variance = covariance.diagonal(dim1=-2, dim2=-1) - 2 * rows + rows.mean(-1, keepdim=True)
+                variance = covariance.diagonal(dim1=-2, dim2=-1).sub(rows, alpha=2) + rows.mean(-1, keepdim=True)
                 return moderated(mean - mean.mean(-1, keepdim=True), variance.to(mean.dtype), likelihood)
             mean, covariance = centred(mean, covariance)
             if kind == "sampled":

@@ -171,13 +171,13 @@ class LastLayer(ExactLinear, kind="last layer"):
         """The features of new inputs: all that outputs depend on."""
         parts = [self._features(network, batch) for batch in inputs]
         features = torch.cat([with_one(f.double(), layer) for f, _, layer in parts])
-        return as_jacobian(self.head, features, torch.cat([o for _, o, _ in parts]))
+        return as_jacobian(self.head, features, torch.cat([o for _, o, _ in parts]).double())
 
     def _features(self, network: Replica, batch: Batch) -> tuple[Tensor, Tensor, nn.Module]:
-        """What the layer reads, the network's outputs in float64 (they were seen to be the layer's), and the layer."""
+        """What the layer reads, the network's outputs (they were seen to be the layer's), and the layer."""
         with network.call_of(self.head) as call:
             outputs = batch.each(batch.outputs(network.module))
-            return call.taken()[0], outputs.double(), call.layer
+            return call.taken()[0], outputs, call.layer
 
     def about(self) -> Plain:
         return super().about() | {"head": self.head}

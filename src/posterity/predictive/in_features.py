@@ -67,9 +67,9 @@ class FeatureGaussian(nn.Module):
         squares, joint = parts.get("R"), parts["Q"] if "Q" in parts else parts.get("A")
         self.outputs, self.inputs = theta.shape
         self.subtracted, self.squares = "Q" in parts, 0 if squares is None else len(squares) * squares.shape[1]
-        rows = [theta, squares, None if joint is None else _fewest(joint)]
-        factor = torch.cat([x.reshape(-1, self.inputs) for x in rows if x is not None]).mT
-        self.register_buffer("factor", factor.to(factor if self.subtracted else precision).contiguous())
+        linear = [theta, squares, None if joint is None else _fewest(joint)]
+        factor = torch.cat([x.reshape(-1, self.inputs) for x in linear if x is not None]).mT
+        self.register_buffer("factor", factor.to(factor.dtype if self.subtracted else precision).contiguous())
         self.register_buffer("eye", torch.eye(self.outputs).to(self.factor))
 
     def forward(self, phi: Float[Tensor, "n features"], outputs: Float[Tensor, "n outputs"]) -> tuple[Tensor, Tensor]:
@@ -77,7 +77,7 @@ class FeatureGaussian(nn.Module):
         c, phi, factor = self.outputs, phi.to(self.factor.dtype), self.factor
         along = phi @ factor if phi.shape[1] == self.inputs else torch.addmm(factor[-1], phi, factor[:-1])
         mean, squares, joint = along.split([c, self.squares, along.shape[1] - c - self.squares], 1)
-        joint = joint.view(-1, joint.shape[1] // c, c)
+        joint = joint.view(joint.shape[0], joint.shape[1] // c, c)
         covariance = torch.bmm(joint.mT, joint)
         if self.subtracted:
             length = phi.square().sum(-1) + (self.inputs - phi.shape[1])
@@ -85,7 +85,7 @@ class FeatureGaussian(nn.Module):
         elif self.squares:
             own = squares.view(-1, c, self.squares // c).square().sum(-1)
             covariance = torch.addcmul(covariance, own[:, :, None], self.eye)
-        return outputs if self.around else mean.double(), covariance.double()
+        return (outputs if self.around else mean).double(), covariance.double()
 
 
 def _fewest(x: Tensor) -> Tensor:

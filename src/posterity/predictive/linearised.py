@@ -106,7 +106,9 @@ def output_moments(
                 for passes in each_output(model, weights, piece, outputs[0].numel(), watch):
                     for name in passes.calls:
                         jacobians[name].passes.append(passes)
-                parts.append(sum(j.covariance(len(some), outputs[0].numel()) for j in jacobians.values()))
+                parts.append(
+                    torch.stack([j.covariance(len(some), outputs[0].numel()) for j in jacobians.values()]).sum(0)
+                )
             held = sum(j.held for j in jacobians.values()) // len(some)
             start, step = start + len(some), max(1, HELD // max(1, held))
     return outputs, torch.cat(parts)

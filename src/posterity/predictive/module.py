@@ -146,7 +146,7 @@ class _LastLayer(_Part):
 
     def forward(self, *args: Any, **kwargs: Any) -> list[Moments]:
         features = _logits(self.body(*args, **kwargs))
-        outputs = self.head(features).double()
+        outputs = self.head(features)
         found = (posterior(features, outputs) for posterior in self.posteriors)
         return [Moments(mean=mean, covariance=c, **own) for own, (mean, c) in zip(self.own, found, strict=True)]
 

@@ -67,12 +67,12 @@ class Prediction:
         """The same in another precision, float32 at least."""
         wide = dtype if dtype == torch.float32 else torch.promote_types(dtype, torch.float32)
 
-        def narrowed(value: Any) -> Any:
-            return value.to(wide) if isinstance(value, Tensor) else lambda: value().to(wide)
+        def narrowed(name: str, value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return value.to(wide)
+            return (lambda: value().to(wide)) if name in LATER and value else value
 
-        return self.but(
-            **{name: narrowed(x) for name, x in vars(self).items() if isinstance(x, Tensor) or (name in LATER and x)}
-        )
+        return Prediction(**{name: narrowed(name, value) for name, value in vars(self).items()})
 
     def at_once(self) -> Prediction:
         """The same with everything computed."""

@@ -111,7 +111,6 @@ class Predictor(ABC):
             raise ValueError(f"samples is at least 1, not {samples}")
         link, like = link or self.link, network.like
         later = generator is None and not keep_draws and link != "sampled" and len(inputs) == 1
-        dice = None if later else generator or first_draws(like.device)
         with torch.inference_mode(False), torch.no_grad():
             parts: list[list[Moments]] = []
             unknown: list[Any] = []
@@ -132,13 +131,13 @@ class Predictor(ABC):
                 unknown.append(scores if later else scores())
             moments = joined(parts)
             later = later and sum(m.covariance.numel() for m in moments) <= HELD
+            dice = None if later else generator or first_draws(like.device)
             found = from_moments(moments, self.likelihood, link, samples, dice, later=later)
-            draws = _draws(moments, samples, dice) if keep_draws else None
+            draws = _draws(moments, samples, dice) if keep_draws and dice else None
             found = _shaped(found, moments[0], draws)
             if unknown:
                 found = found.but(unknown=unknown[0] if len(unknown) == 1 else torch.cat(unknown))
-            found = found.to(like.dtype)
-            return found if later else found.at_once()
+            return found.to(like.dtype) if later else found.to(like.dtype).at_once()
 
 
 def _unknown(reference: Reference, features: Mapping[str, Tensor], mean: Tensor, likelihood: Likelihood) -> Tensor:

@@ -174,10 +174,9 @@ def run_with(
     for prefix, module in model.named_modules(remove_duplicate=False):
         for own in (module._parameters, module._buffers):
             for local, tensor in own.items():
-                if tensor is None:
-                    continue
+                name = f"{prefix}.{local}" if prefix else local
                 held.append((own, local, tensor))
-                if (name := f"{prefix}.{local}" if prefix else local) in tensors:
+                if tensor is not None and name in tensors:
                     given[id(tensor)] = tensors[name]
                     known.add(name)
     if unknown := [name for name in tensors if name not in known]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -20,16 +20,6 @@ from posterity.errors import UnsupportedNetwork
 T = TypeVar("T")
 
 
-class Hooks(Protocol):
-    """Hooks on a network."""
-
-    def close(self) -> None:
-        """Take them off."""
-
-
-H = TypeVar("H", bound=Hooks)
-
-
 class LayerCall:
     """What a layer was given when it was last called, and what it returned."""
 
@@ -39,7 +29,8 @@ class LayerCall:
         self._handle = self.layer.register_forward_hook(self._take)
 
     def _take(self, _: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
-        self.seen = given[0], out
+        if not out.requires_grad:  # passes for gradients are not asked for, and would keep their graph
+            self.seen = given[0], out
 
     def taken(self) -> tuple[Tensor, Tensor]:
         """Both, let go of."""
@@ -71,8 +62,8 @@ class Replica:
         return self._made[key]
 
     @contextmanager
-    def hooked(self, key: Any, make: Callable[[], H]) -> Iterator[H]:
-        """Hooks on the network, for as long as the context lasts."""
+    def hooked(self, key: Any, make: Callable[[], Any]) -> Iterator[Any]:
+        """Hooks on the network that something makes and can `close`, for as long as the context lasts."""
         if self._own:
             yield self.once(key, make)
             return

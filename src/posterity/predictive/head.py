@@ -121,11 +121,10 @@ class HeadPredictor(Predictor, kind="features"):
         network: Replica,
         inputs: Sequence[Batch],
         *,
-        reference: Reference | None = None,
-        link: Link | None = None,
         samples: int = 100,
         generator: torch.Generator | None = None,
         keep_draws: bool = False,
+        **_: Any,
     ) -> Prediction:
         """Probabilities, or numbers; the reference is its own.
 

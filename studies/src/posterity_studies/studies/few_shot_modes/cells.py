@@ -140,7 +140,7 @@ class Bench:
             epochs = self.arguments["epochs"]
             history = train(
                 mode.model, self.shots.train, mode.prior, validation=None, epochs=epochs, stop_after=epochs, halve_after=2,
-                batch_size=self.arguments["batch"], start="model", prior_every=8, progress=False,
+                batch_size=self.arguments["batch"], start="model", prior_every=16, progress=False,
                 optimiser=lambda p: torch.optim.Adam(p, self.arguments["lr"], fused=True),
                 generator=torch.Generator().manual_seed(100 * mode.order + 10 * mode.pieces + self.arguments["seed"]),
             )  # fmt: skip

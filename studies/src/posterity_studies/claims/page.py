@@ -14,7 +14,12 @@ from posterity_studies.engine.runner import latest, ledger
 from posterity_studies.errors import NoResults
 
 BEGIN, END = "<!-- rows: posterity study pages -->", "<!-- end of rows -->"
-WORDS = {"strangers": "unknown pictures", "tested": "test examples", "held": "validation examples", "size": "pixels a side"}
+WORDS = {
+    "strangers": "unknown pictures",
+    "tested": "test examples",
+    "held": "validation examples",
+    "size": "pixels a side",
+}
 """Of arguments whose names say little by themselves."""
 EFFORT = "What was run, and what is left to the `paper` preset of each study:"
 COLUMNS = ("in the paper", "claim", "published", "ours at the published setting", "ours at our setting", "verdict")

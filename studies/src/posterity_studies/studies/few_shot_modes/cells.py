@@ -159,7 +159,9 @@ class Bench:
         parts = [*identity(self.arguments, *AFTERWARDS), mode.name, str(mode.pieces)]
         return RUNS / "modes" / f"{fingerprint(parts, digits=16)}.safetensors"
 
-    def _strongest(self, options: Sequence[float], first: int, mode: Callable[[float], Training]) -> tuple[float, Training]:
+    def _strongest(
+        self, options: Sequence[float], first: int, mode: Callable[[float], Training]
+    ) -> tuple[float, Training]:
         """The strength of least validation NLL after one piece, from neighbour to neighbour; its network trained to the end."""
         made: dict[int, Training] = {}
 

@@ -29,8 +29,8 @@ class LayerCall:
         self._handle = self.layer.register_forward_hook(self._take)
 
     def _take(self, _: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
-        if not out.requires_grad:  # passes for gradients are not asked for, and would keep their graph
-            self.seen = given[0], out
+        # Passes for gradients call the layer too, and their graph is not to be kept.
+        self.seen = given[0].detach(), out.detach()
 
     def taken(self) -> tuple[Tensor, Tensor]:
         """Both, let go of."""

@@ -2,7 +2,7 @@
 
     "mean"     the network at the prior's mean: nothing is learned
     "picked"   Pick-to-Learn: from the prior's mean on, the example that it likes least is added to those that it learns from,
-               until all others are right. What is learned from k of n examples is bounded by the n − k others.
+               until no other is an error. What is learned from k of n examples is bounded by the n − k others.
     "split"    learned from a part in a random order, tested by the rest
     "folds"    one of several fits, each learned without a part that tests it
     "prior"    a network drawn at random from the prior
@@ -43,7 +43,7 @@ Way = Literal["mean", "split", "picked", "folds", "prior"]
 PAYS: dict[Way, int] = {"mean": 2, "split": 4, "picked": 8, "folds": 16, "prior": 16}
 """What δ is divided by for each way; declared here, before any data. The parts sum to one."""
 MOST_PICKED = 0.4
-"""A share of the examples: with more the bound is near one half even if all others are right."""
+"""A share of the examples: with more the bound is near one half even without an error among the others."""
 
 
 @dataclass(frozen=True, eq=False)

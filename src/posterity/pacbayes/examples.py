@@ -225,20 +225,24 @@ def _independent(
             notes.append(
                 f"{distinct:,} different examples are {near:,} families of near copies: each family counts once"
             )
-        first = first_of(units).sort().values
-        found = dependence(features[first], targets[first]) if groups is None else None
-        if found is not None:
-            notes.append(f"{found}: the bound holds for independent examples only, give groups=")
-            warnings.warn(
-                f"{found}. A certificate for independent examples may not hold for new recordings: give groups=, one number "
-                "for each example.",
-                DependentExamples,
-                stacklevel=4,
-            )
     if groups is not None:
         given = groups.detach().cpu().unique(return_inverse=True)[1]
         both = given if few_values else joined(given, units)
         if int(both.max()) < int(given.max()):
             notes.append(f"{int(given.max()) + 1:,} groups share copies: those that do count as one")
         units = both
+    if look and not few_values:
+        # One example of each unit: where groups are what is independent, their order shows nothing.
+        first, what = first_of(units).sort().values, "examples" if groups is None else "groups"
+        found = dependence(features[first], targets[first])
+        if found is not None:
+            notes.append(
+                f"{found}: the bound holds for independent {what} only, give groups= of all that belongs together"
+            )
+            warnings.warn(
+                f"{found}. A certificate for independent {what} may not hold for new recordings: give groups=, one number for each "
+                "example, the same for all that belongs together.",
+                DependentExamples,
+                stacklevel=4,
+            )
     return units, few_values, tuple(notes)

@@ -130,8 +130,10 @@ def split_prior(
     among = dealt < round(share * examples.n)
     if not bool(among.any()):
         raise NoData(f"a share of {share} leaves no example to refine the prior with.")
-    first, rest = (rows_of(data, examples.order[side]) for side in (among, ~among))
-    here, there = (None, None) if groups is None else (groups[examples.order[side]] for side in (among, ~among))
+    # The rest in the order of the data, by which its certificate looks for dependence.
+    sides = examples.order[among], examples.order[~among].sort().values
+    first, rest = (rows_of(data, side) for side in sides)
+    here, there = (None, None) if groups is None else (groups[side] for side in sides)
     fit = learn(model, first, prior, groups=here, generator=generator, progress=progress, **learning)
     wide = fit.posterior
     if not temperatures:

@@ -82,14 +82,10 @@ def test_groups_that_part_what_belongs_together_are_warned_of(size, recwarn):
 
 def test_the_certificate_of_a_split_says_that_the_order_betrayed_dependence():
     x, y = windows_of(20, 10)
+    data = x.flatten(0, 1), y.flatten()
     with pytest.warns(DependentExamples):
-        refined = pt.split_prior(
-            nn.Linear(6, 2),
-            (x.flatten(0, 1), y.flatten()),
-            training={"epochs": 1},
-            temperatures=(),
-            progress=False,
-        )
+        refined = pt.split_prior(nn.Linear(6, 2), data, training={"epochs": 1}, temperatures=(), progress=False)
+    with pytest.warns(DependentExamples):
         found = refined.certify(progress=False)
     assert any("windows of one recording" in check for check in found.checks)
 

@@ -42,10 +42,11 @@ class Dependence:
     """Examples that were looked at."""
 
     def __str__(self) -> str:
+        places = f"exactly {self.apart} places apart" if self.exactly else f"within {self.apart} places of each other"
         return (
-            f"{100 * self.share:.0f} % of nearest neighbours stand {'exactly' if self.exactly else 'within'} {self.apart} places "
-            f"{'apart' if self.exactly else 'of each other'} in the data, {100 * self.chance:.0f} % would by chance: these look like windows of one recording, "
-            f"or copies (about {self.effective:,} independent among {self.count:,})"
+            f"{100 * self.share:.0f} % of nearest neighbours stand {places} in the data, {100 * self.chance:.0f} % would by "
+            f"chance: these look like windows of one recording, or copies (about {self.effective:,} independent among "
+            f"{self.count:,})"
         )
 
 

@@ -240,8 +240,8 @@ def _independent(
                 f"{found}: the bound holds for independent {what} only, give groups= of all that belongs together"
             )
             warnings.warn(
-                f"{found}. A certificate for independent {what} may not hold for new recordings: give groups=, one number for each "
-                "example, the same for all that belongs together.",
+                f"{found}. A certificate for independent {what} may not hold for new recordings: give groups=, one number for "
+                "each example, the same for all that belongs together.",
                 DependentExamples,
                 stacklevel=4,
             )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from experiments import DELTAS, too_many
 from recordings import PATHS, RECORDINGS, WINDOWS, Recordings, violations
 from torch import nn
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 
 import posterity as pt
 from posterity.data.batches import Batch
@@ -214,3 +216,19 @@ def test_more_groups_of_the_same_error_make_the_bound_smaller():
     assert found.with_more(2) < found.bound
     assert "more groups" in found.advice
     assert replace(found, n=found.n).recomputed() == found.bound
+
+
+@pytest.mark.parametrize("sampler", ["at random", "by number"])
+def test_groups_of_data_that_comes_in_another_order_each_time_are_refused(sampler):
+    case, first = Recordings(7, 5), torch.arange(25)
+    own = SubsetRandomSampler(first.tolist()) if sampler == "at random" else first.tolist()
+    loader = DataLoader(TensorDataset(*case.data), 10, sampler=own)
+    certify = partial(pt.certify, case.model, case.prior, case.prior, progress=False)
+    if sampler == "by number":
+        assert certify(loader, groups=case.groups[:25]).n == 5
+    else:
+        with pytest.raises(BadData, match="another order"):
+            certify(loader, groups=case.groups[:25])
+    # Of a loader that shuffles all of it, groups are in the order of its dataset.
+    shuffled = DataLoader(TensorDataset(*case.data), 10, shuffle=True)
+    assert certify(shuffled, groups=case.groups) == certify(case.data, groups=case.groups)

@@ -97,6 +97,13 @@ class CertificateData:
                 "random transforms."
             )
         check_groups(groups, len(hashes))
+        if groups is not None and not isinstance(data, Dataset) and not is_pair(data):
+            again = torch.cat([batch_hashes(batch) for batch in batches(data, batch_size, Workers())])
+            if not torch.equal(again, hashes):
+                raise BadData(
+                    f"groups are in the order of the examples, and this {type(data).__name__} has them in another order at each "
+                    "reading: give its dataset, or a DataLoader with shuffle=False."
+                )
         even = len({tuple(x.shape[1:] for x in batch.tensors()) for batch in held}) == 1
         units, few_values, notes = _independent(held, hashes, groups, look and even)
         order = torch.arange(len(hashes))

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import RandomSampler, WeightedRandomSampler
+from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from posterity.blocks import Block, Selection, evaluating, find_blocks, named
 from posterity.blocks.replicas import check_copyable
@@ -278,7 +278,9 @@ def _check_readable(data: Data, groups: Tensor | None) -> None:
         raise BadData(
             f"data is a {type(data).__name__}, used up after one reading: give a DataLoader, a Dataset or a list."
         )
-    if groups is not None and isinstance(getattr(data, "sampler", None), RandomSampler | WeightedRandomSampler):
+    if groups is not None and isinstance(
+        getattr(data, "sampler", None), RandomSampler | SubsetRandomSampler | WeightedRandomSampler
+    ):
         raise BadData(
             "groups are in the order of the examples, and this DataLoader has them in another order at each reading: give its "
             "dataset, or a DataLoader with shuffle=False."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +22,10 @@ from posterity.data.batches import Workers, batches, is_pair, known_length
 from posterity.data.examples import TrainingSet, read_up_to
 from posterity.data.hashes import batch_hashes
 from posterity.data.leave_out import LeaveOut
+from posterity.data.near_copies import families
 from posterity.data.provenance import Provenance, past_of
 from posterity.data.weights import looks_new
-from posterity.errors import BadData, BadTargets, UnsupportedLayer, UnsupportedNetwork
+from posterity.errors import BadData, BadTargets, DependentExamples, UnsupportedLayer, UnsupportedNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel.last_layer import features_of
@@ -87,6 +89,7 @@ class Problem:
         examples = _read(model, data, likelihood, batch_size, limits)
         if examples is not None:
             check_groups(groups, examples.count)
+            groups = _families(examples) if groups is None else groups
             _check_names(classes, examples.outputs, likelihood)
         if prior is None:
             usual = 1.0 if examples is None else min(1.0, examples.count / ENOUGH)
@@ -270,6 +273,19 @@ def is_new_head(
     if not same:
         log.info("the head is new: the prior's card does not name the classes of this task (head='keep' keeps it)")
     return not same
+
+
+def _families(examples: TrainingSet) -> Tensor | None:
+    """What belongs together though no one said so: copies, which would answer for each other where one of them is left out."""
+    found = families(examples.whole.tensors(), examples.targets.cpu())
+    if found is not None:
+        warnings.warn(
+            f"{examples.count:,} examples are {int(found.max()) + 1:,} families of copies, exact or near: each family is left "
+            "out as a whole, as with groups=.",
+            DependentExamples,
+            stacklevel=5,
+        )
+    return found
 
 
 def _check_readable(data: Data, groups: Tensor | None) -> None:

@@ -208,7 +208,7 @@ def test_what_does_not_fit_is_named():
 def test_a_layer_that_the_network_does_not_have_is_named():
     with (
         pytest.raises(DamagedFile, match='layer "body", which the network does not have'),
-        watching(torch.nn.Linear(2, 2), ["body"]),
+        watching(torch.nn.Linear(2, 2), ["body"], 2),
     ):
         pass
 

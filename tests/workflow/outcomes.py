@@ -204,9 +204,15 @@ def all_records() -> dict[str, dict[str, Any]]:
 
 
 def machine() -> str:
-    """Bits are the same on machines of one kind."""
+    """Bits are the same on processors of one model: libraries of linear algebra choose their kernels by it."""
     flags = torch.__config__.show().split("CPU capability usage: ")
-    return f"{platform.machine()} {flags[1].split()[0] if len(flags) > 1 else ''} torch {torch.__version__}"
+    kinds = ("vendor_id", "cpu family", "model")
+    about = Path("/proc/cpuinfo")
+    lines = [line.split(":") for line in about.read_text().splitlines() if ":" in line] if about.exists() else []
+    found = {name.strip(): value.strip() for name, value in reversed([line[:2] for line in lines])}
+    processor = " ".join(found.get(kind, "") for kind in kinds)
+    capability = flags[1].split()[0] if len(flags) > 1 else ""
+    return f"{platform.machine()} {processor} {capability} torch {torch.__version__}"
 
 
 if __name__ == "__main__":

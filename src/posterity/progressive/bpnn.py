@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -62,6 +63,11 @@ class LearnedTask:
     history: History | None = None
     calibration: Calibration | None = None
     """τ, which the posterior has already, and the temperature of the probabilities: where leave-one-out chose them."""
+
+    @cached_property
+    def untempered(self) -> Gaussian:
+        """The posterior as it was before leave-one-out chose its width, which predictions bring back by the calibration."""
+        return self.posterior if self.calibration is None else self.posterior.tempered(1 / self.calibration.tau)
 
     @property
     def kl(self) -> float:
@@ -238,9 +244,10 @@ class BPNN:
         posterior, calibration, nll = replace(posterior, frozen=FrozenState(), known=known), None, math.inf
         if self.scales == "loo":
             calibration, nll = column_calibration(alone, own, posterior, task, self.temperatures, size)
-            posterior = posterior.tempered(calibration.tau)
+            temperature = calibration.tau
         else:
-            posterior = posterior.tempered(self._best_temperature(posterior, column, task, seed))
+            temperature = self._best_temperature(posterior, column, task, seed)
+        posterior = _fresh(posterior.tempered(temperature))
         traces = [posterior.precision[n].trace_of(_wide(curvature[n])) for n in own.blocks]
         trace = float(torch.stack([found.double() for found in traces]).sum()) / curvature.count
         names = task.name, task.likelihood, task.classes
@@ -348,7 +355,7 @@ class BPNN:
     def _linear_draws(
         self, posterior: Gaussian, column: Column, held: Batch, seed: int
     ) -> Iterator[tuple[float, Tensor]]:
-        """The same of the network made linear in its own column, whose draws τ only scales."""
+        """Draws of the network made linear in its own column, whose draws τ only scales."""
         network, dice = self._at_means(column), torch.Generator().manual_seed((seed + 3) % 2**63)
         device = next(network.parameters()).device
         inputs = [held.rows(some).to(device) for some in torch.arange(held.count).split(250)]
@@ -418,10 +425,8 @@ class BPNN:
         }
         found = entry.calibration
         if method is None and found is not None:
-            # As wide as it was before the temperature, which the calibration brings back.
-            own = entry.posterior.tempered(1 / found.tau)
             with self._replicas(task).one() as replica:
-                return predict(replica.module, own, x, entry.likelihood, calibration=found, **options)
+                return predict(replica.module, entry.untempered, x, entry.likelihood, calibration=found, **options)
         with self._replicas(task).one() as replica:
             if method is None and self.predictive == "jvp":
                 return predict(replica.module, entry.posterior, x, entry.likelihood, method="jvp", **options)
@@ -509,6 +514,11 @@ class _Trial:
     history: History
 
 
+def _fresh(gaussian: Gaussian) -> Gaussian:
+    """The same without the decompositions that its matrices keep: those of a scaled matrix are rounded differently."""
+    return replace(gaussian, precision={name: replace(m) for name, m in gaussian.precision.items()})  # type: ignore[type-var]
+
+
 def _reached(network: Any, posterior: Gaussian, x: Any) -> list[str]:
     """The blocks that an output depends on: draws of others, earlier heads and what lies behind the last lateral, go unseen."""
     if len(network.columns) == 1 or not isinstance(x, Tensor):
@@ -520,7 +530,7 @@ def _reached(network: Any, posterior: Gaussian, x: Any) -> list[str]:
 
 
 def _nll(prediction: Prediction, targets: Tensor) -> float:
-    """A mean, in nats."""
+    """The mean NLL, in nats."""
     targets = targets.to(prediction.mean.device)
     if isinstance(prediction.likelihood, Categorical):
         return score(prediction.probs, targets).nll

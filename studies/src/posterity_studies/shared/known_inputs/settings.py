@@ -91,7 +91,9 @@ def problem(setting: Setting, seed: int, steps: int = STEPS, new: int = NEW) -> 
         parts = [(y == c).nonzero().flatten() for c in range(len(classes))]
         train = torch.cat([part[: min(each, 2 * len(part) // 3)] for part in parts])
     else:
-        train = (y >= 0).nonzero().flatten()[:each]
+        # And at least a quarter here.
+        of_known = (y >= 0).nonzero().flatten()
+        train = of_known[: min(each, 3 * len(of_known) // 4)]
     rest = torch.ones(len(y), dtype=torch.bool)
     rest[train] = False
     tested = (rest & (y >= 0)).nonzero().flatten()[:new]

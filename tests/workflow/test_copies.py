@@ -48,5 +48,6 @@ def test_heaps_rows_of_few_values_and_repeated_measurements_are_no_copies():
     doses = torch.linspace(0, 1, 30).repeat_interleave(3)[:, None] + 1e-4 * torch.randn(90, 1, generator=dice)
     y = torch.randn(90, 1, generator=dice)
     assert families([doses], y) is None
-    assert families([doses], doses.sin()) is not None
+    assert families([doses, doses.cos()], y) is None
+    assert families([doses, doses.cos()], doses.sin()) is not None
     assert families([coins(100, 4)[0]], coins(100, 4)[1]) is None

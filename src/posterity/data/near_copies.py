@@ -24,6 +24,8 @@ AT_ONCE = 4_000
 """Examples whose distances are held at once."""
 FEWEST = 20
 """Known rows that say how close different rows are by chance, and families that are no heaps."""
+THINNEST = 3
+"""Numbers of a training example: in fewer dimensions a few are near each other by chance."""
 COPIED = 0.05
 """The share of training examples that must be copies of others to be worth a word."""
 DEVIATIONS = 5.0
@@ -68,7 +70,10 @@ def families(inputs: list[Tensor], targets: Tensor) -> Int[Tensor, " n"] | None:
     n, numbers = len(targets), targets.is_floating_point()
     if not FEWEST <= n <= AT_ONCE:
         return None
-    found = near_copies(scaled([*inputs, targets] if numbers else inputs), targets)
+    features = scaled([*inputs, targets] if numbers else inputs)
+    if features.shape[1] < THINNEST:
+        return None
+    found = near_copies(features, targets)
     count = int(found.max()) + 1
     if count < FEWEST or count > (1 - COPIED) * n:
         return None

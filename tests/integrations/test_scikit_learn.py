@@ -254,7 +254,6 @@ def noisy(n, seed=0):
 
 
 @pytest.mark.parametrize("how", ["weights", "copies", "noisy copies"])
-@pytest.mark.filterwarnings("ignore::posterity.errors.DependentExamples")
 def test_copies_of_one_example_are_never_on_both_sides(how):
     """Each of 30 examples five times: sets by them cover what is promised only if no copy was fitted."""
     covered, moved = [], np.random.RandomState(0)

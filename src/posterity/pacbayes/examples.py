@@ -134,8 +134,8 @@ class CertificateData:
         """What the bound takes for granted."""
         if self.grouped:
             what = (
-                f"independent groups ({self.n:,} groups of {self.count:,} examples), none with an example that the prior has "
-                "seen. The error is that on a new group, each counting alike"
+                f"independent groups ({self.n:,} groups of {self.count:,} examples), of none of which the prior has seen "
+                "anything. The error is that on a new group, each counting alike"
             )
         else:
             what = "independent examples: what belongs together (windows of a recording, rows of a person) is given as groups"

@@ -137,7 +137,9 @@ def split_prior(
     # The rest in the order of the data, by which its certificate looks for dependence.
     sides = examples.order[among], examples.order[~among].sort().values
     first, rest = (rows_of(data, side) for side in sides)
-    here, there = (None, None) if groups is None else (groups[side] for side in sides)
+    there = None if groups is None else groups[sides[1]]
+    # Copies that were found belong together as groups do.
+    here = None if groups is None and examples.n == examples.count else examples.units[among]
     fit = learn(model, first, prior, groups=here, generator=generator, progress=progress, **learning)
     wide = fit.posterior
     if not temperatures:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from posterity.curvature import Categorical, GaussianNoise
 from posterity.data.hashes import by_chance, example_hashes, seen
-from posterity.data.near_copies import families, repeats_by_chance
+from posterity.data.near_copies import COPIED, families, repeats_by_chance
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData, NotHeldOut, NotInstalled
 from posterity.gaussian import Gaussian
@@ -96,6 +96,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
         groups, few_values = _alike(X, targets, together)
         held, kept = _split(groups, counts, self.held_out, random)
+        copied = not few_values and len(np.unique(groups[kept])) < (1 - COPIED) * len(kept)
         self._scale(X[kept])
         # The first weights are drawn from torch's own source: seeded here, and as it was afterwards.
         with torch.random.fork_rng(devices=[]):
@@ -107,7 +108,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
                 likelihood,
                 classes=classes,
                 head=self.head,
-                groups=None if together is None else torch.as_tensor(groups[kept]),
+                groups=torch.as_tensor(groups[kept]) if copied or together is not None else None,
                 generator=generator,
                 progress=False,
                 training=dict(self.training or {}),

@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posterity.blocks import evaluating, write_blocks
+from posterity.checks import admitted
 from posterity.curvature import Categorical
 from posterity.data.batches import Batch
 from posterity.errors import NoData
@@ -95,7 +96,7 @@ def certify_few(
     """
     if not ways or (odd := set(ways) - set(PAYS)):
         raise ValueError(f"ways are some of {tuple(PAYS)}, not {tuple(ways) if not ways else odd}")
-    examples = CertificateData.of(data, groups=groups)
+    examples = CertificateData.of(admitted(model, data).data, groups=groups)
     if examples.n < 4:
         raise NoData(
             f"{examples.n} independent {'groups' if examples.grouped else 'examples'} are too few: at least 4."

@@ -81,7 +81,7 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """How many examples it holds."""
+        """How many examples the batch holds."""
         return len(self.targets)
 
     def part(self, rank: int, size: int) -> Batch:
@@ -93,7 +93,10 @@ class Batch:
         return self._changed(lambda x: x[index.to(x.device)])
 
     def to(self, device: torch.device) -> Batch:
-        """The same on another device, fit for automatic differentiation."""
+        """The batch on another device, fit for automatic differentiation."""
+        given = (*self.positional, *self.named.values(), self.targets)
+        if not any(isinstance(x, Tensor) and (x.device != device or x.is_inference()) for x in given):
+            return self
         # Autograd cannot keep a tensor that was made in inference mode.
         return self._changed(lambda x: x.to(device, copy=x.is_inference()))
 
@@ -269,7 +272,8 @@ def _pieces(x: Inputs, batch_size: int) -> Iterator[Piece]:
         case Tensor():
             if not x.ndim:
                 raise BadData(f"the input is the single number {x.item()}: give a batch of inputs.")
-            yield from (((part,), {}, len(part)) for part in x.split(batch_size))
+            parts = (x,) if len(x) <= batch_size else x.split(batch_size)
+            yield from (((part,), {}, len(part)) for part in parts)
         case Mapping():
             yield from _named(x, batch_size)
         case Dataset():
@@ -312,7 +316,7 @@ class Workers:
 
     @classmethod
     def here(cls) -> Workers:
-        """Those started by `torchrun` and joined by `init_process_group`, or just this one."""
+        """The workers started by `torchrun` and joined by `init_process_group`, or this process alone."""
         if dist.is_available() and dist.is_initialized():
             return cls(dist.get_rank(), dist.get_world_size())
         return cls()

@@ -95,7 +95,7 @@ def certificate_page(title: str, certificate: Certificate, command: str = "") ->
 
 
 def prior_page(title: str, story: Mapping[str, str], gaussians: Mapping[str, Gaussian], command: str = "") -> str:
-    """One prior, block by block, or several beside each other."""
+    """One prior, block by block, or several side by side."""
     only = next(iter(gaussians.values())) if len(gaussians) == 1 else None
     drawn = {"spectra": plot.spectrum(gaussians if only is None else only)}
     return _page(title, "", [facts(story)], drawn, command)
@@ -129,7 +129,7 @@ NAMES = {
     "nll": "NLL, nats",
     "ece": "ECE",
     "brier": "Brier score",
-    "calibration_auroc": "AUROC of confidence for right answers",
+    "calibration_auroc": "AUROC of confidence for correct predictions",
     "error_at_most_95": "error at most, with 95 % confidence",
     "unknown_auroc": "AUROC for unknown inputs",
     "false_alarms": "of these inputs called unknown",

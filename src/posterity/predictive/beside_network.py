@@ -62,18 +62,14 @@ class HeadOnFeatures(Predictor, kind="head on features"):
 @torch.no_grad()
 def features_at(network: Replica, layer: str, point: Mapping[str, Tensor], batch: Batch) -> Float[Tensor, "n inp"]:
     """What a layer reads where the layers below have other weights."""
-    seen: list[Tensor] = []
-    handle = network.module.get_submodule(layer).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    try:
+    with network.call_of(layer) as call:
         outputs_at(network.module, network.blocks(point), point, batch)
-    finally:
-        handle.remove()
-    return seen[-1].double()
+        return call.taken()[0].double()
 
 
 @dataclass(frozen=True, eq=False)
 class InputModelPredictor(Predictor, kind="on inputs"):
-    """It gives probabilities, or normal numbers; unknown inputs are found by the inputs themselves."""
+    """Predictions by models of the inputs alone, without the network; unknown inputs are found by the inputs."""
 
     __repr__ = brief
 
@@ -92,7 +88,7 @@ class InputModelPredictor(Predictor, kind="on inputs"):
         return [replace(found, mean=found.mean.to(x.device), covariance=found.covariance.to(x.device), noise=noise)]
 
     def of_rows(self, x: Float[Tensor, "m d"]) -> Moments:
-        """The same for a matrix of inputs."""
+        """Predictions for a matrix of inputs."""
         rows = x.double()
         if isinstance(self.model, ClassModel):
             mean = self.model.logits(rows)

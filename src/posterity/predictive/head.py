@@ -109,7 +109,7 @@ class HeadPredictor(Predictor, kind="features"):
         return [self.moments_of(_rows(batch, self.head.width))]
 
     def moments_of(self, rows: Tensor) -> Moments:
-        """The same of rows that were looked at."""
+        """Moments of the outputs at checked rows."""
         if isinstance(self.head, NumberHead):
             mean, variance = self.head.moments_of(rows)
             return Moments(1.0, mean[:, None], (variance - self.head.noise)[:, None, None], Calibration())
@@ -121,11 +121,10 @@ class HeadPredictor(Predictor, kind="features"):
         network: Replica,
         inputs: Sequence[Batch],
         *,
-        reference: Reference | None = None,
-        link: Link | None = None,
         samples: int = 100,
         generator: torch.Generator | None = None,
         keep_draws: bool = False,
+        **_: Any,
     ) -> Prediction:
         """Probabilities, or numbers; the reference is its own.
 
@@ -167,7 +166,7 @@ class HeadPredictor(Predictor, kind="features"):
 
 
 def reference_of(source: ClassFit | NumberFit, leave_out: LeaveOut, *, keep_features: bool = True) -> Reference:
-    """KnownFeatures inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
+    """Known inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
     x, belief, folds = source.features, source.head.belief, leave_out.folds
     judged = (folds != STAYS).nonzero().flatten()
     if len(judged) < 2:
@@ -204,7 +203,7 @@ class HeadModule(nn.Module):
         self.predictor, self.unknown = predictor, unknown
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        """As `Fit.predict`, in float32."""
+        """Predictions as `Fit.predict` makes them, in float32."""
         rows, head = features.double(), self.predictor.head
         if isinstance(head, ClassHead):
             found: tuple[Tensor, ...] = (head.log_probs_of(rows).exp(),)

@@ -90,15 +90,19 @@ def _parts(network: nn.Module, predictor: Predictor, weight: float) -> list[_Par
 
 
 def _remedy(predictor: Predictor) -> str:
-    what = (
-        "a Gaussian over all layers"
-        if isinstance(predictor, StructuredGaussian)
-        else "an exact posterior over all layers"
+    layers = tuple(predictor.gaussian.mean) if isinstance(predictor, StructuredGaussian) else ()
+    one = layers[0] if len(layers) == 1 else None
+    # A network that has memorised its examples has no exact last layer without others to judge it by.
+    remedy = (
+        'Learn a last layer, pt.posterior(model, data, blocks=["its name"]), which takes one forward pass'
+        if one is None
+        else f'With examples that were not trained on, pt.posterior(model, data, blocks=["{one}"], validation=others), a last '
+        "linear layer takes one forward pass"
     )
-    problem = f"predictions of {what} take gradients of the network, which an exported network does not have."
     return (
-        f'{problem} Learn a last layer, pt.posterior(model, data, blocks=["its name"]), which takes one forward pass, or serve '
-        "the fit itself: fit.save(path) and pt.load(path, model)."
+        f"predictions of {'a Gaussian' if layers else 'an exact posterior'} over {'a layer' if one else 'all layers'} take "
+        "gradients of the network, which an exported network does not have. "
+        f"{remedy}; or serve the fit itself: fit.save(path) and pt.load(path, model)."
     )
 
 
@@ -139,16 +143,14 @@ class _LastLayer(_Part):
         # The network's outputs are this layer's: with the identity in its place they are its features.
         parent, _, name = predictor.head.rpartition(".")
         setattr(self.body.get_submodule(parent), name, nn.Identity())
-        self.bias = getattr(head, "bias", None) is not None
         parts = predictor.parts()
         self.own = [own | {"weight": weight * own["weight"]} for _, own in parts]
-        self.posteriors = nn.ModuleList(FeatureGaussian(posterior, predictor.head) for posterior, _ in parts)
+        precision = predictor.point[predictor.head].dtype
+        self.posteriors = nn.ModuleList(FeatureGaussian(posterior, predictor.head, precision) for posterior, _ in parts)
 
     def forward(self, *args: Any, **kwargs: Any) -> list[Moments]:
         features = _logits(self.body(*args, **kwargs))
-        outputs, features = self.head(features).double(), features.double()
-        if self.bias:
-            features = torch.cat([features, torch.ones_like(features[:, :1])], 1)
+        outputs = self.head(features)
         found = (posterior(features, outputs) for posterior in self.posteriors)
         return [Moments(mean=mean, covariance=c, **own) for own, (mean, c) in zip(self.own, found, strict=True)]
 

@@ -7,8 +7,8 @@ import pytest
 
 from posterity_studies import STUDIES, Outcome, Record, find
 from posterity_studies.shared import published
-from posterity_studies.shared.priors import PRIORS
 from posterity_studies.shared.known_inputs import RIVALS as PLAIN
+from posterity_studies.shared.priors import PRIORS
 from posterity_studies.studies.calibration.methods import METHODS
 from posterity_studies.studies.certificates.reading import ROWS
 from posterity_studies.studies.continual_large.reading import RIVALS

@@ -18,7 +18,7 @@ See = Callable[[Tensor], "LayerInputs"]
 FOLDS = 4
 """Networks that leave a part out."""
 ROW_FOLDS = 10
-"""Parts of frozen features."""
+"""Parts of frozen features where they are left out at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,14 @@ def set_aside(kind: str, train: Data, new: Data, others: Mapping[str, Tensor], s
 
 
 def after_source(
-    kind: str, source: Data, train: Data, new: Data, others: Mapping[str, Tensor], seed: int, steps: int
+    kind: str,
+    source: Data,
+    train: Data,
+    new: Data,
+    others: Mapping[str, Tensor],
+    seed: int,
+    steps: int,
+    every_class: bool = True,
 ) -> Problem:
     """The source's network as it is, with a new head on what its own last layer was given: leaving rows out is honest."""
     model = trained(kind, *source, int(source[1].max()) + 1, seed, steps)
@@ -113,11 +120,11 @@ def after_source(
         name: seen(model, z)[0]
         for name, z in {"train": train[0], "new": new[0], "source": source[0][:512], **others}.items()
     }
-    return _frozen(features, train[1], new[1], list(others), features["source"])
+    return _frozen(features, train[1], new[1], list(others), features["source"], every_class)
 
 
-def frozen(train: Data, new: Data, others: Mapping[str, Tensor], every_class: bool = False) -> Problem:
-    """Frozen features with a head; rows are left out at random, or one of every class at a time."""
+def frozen(train: Data, new: Data, others: Mapping[str, Tensor], every_class: bool = True) -> Problem:
+    """Frozen features with a head; rows are left out one of every class at a time, or at random."""
     features = {name: {"head": z.float()} for name, z in {"train": train[0], "new": new[0], **others}.items()}
     return _frozen(features, train[1], new[1], list(others), None, every_class)
 
@@ -128,12 +135,11 @@ def _frozen(
     truth: Tensor,
     others: list[str],
     source: Mapping[str, Tensor] | None,
-    every_class: bool = False,
+    every_class: bool,
 ) -> Problem:
     last = {name: list(x.values())[-1].double() for name, x in features.items()}
-    folds = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)) % min(ROW_FOLDS, len(y))
-    if every_class:
-        folds = LeaveOut.of(y).folds
+    at_random = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)) % min(ROW_FOLDS, len(y))
+    folds = LeaveOut.of(y).folds if every_class else at_random
     classes = int(y.max()) + 1
     logits = torch.empty(len(y), classes, dtype=torch.float64)
     variance = torch.empty(len(y), dtype=torch.float64)

@@ -33,8 +33,8 @@ STUDY = Study(
         "“Class distance” adds one score, counted twice like the predictor's own: the distance of the last layer's features to "
         "the nearest class mean, by their covariance within classes. It was tried after pretended unknowns had failed.",
         "Constants were looked at on these very sets: no row is an estimate for others. The library uses neither.",
-        "False alarms: with few examples a class, rows that are left out at random lose a larger share of their own class than "
-        "of the others, and look more unusual than new inputs. Left out one of every class at a time, as `pt.head` does, "
-        "all classes lose alike.",
+        "False alarms: a row that is left out at random has fewer of its own class near it than a new input has, and looks more "
+        "unusual. Left out one of every class at a time, all classes lose alike, and so the library does. Rules are compared "
+        "with rows left out at random.",
     ),
 )

@@ -90,7 +90,7 @@ def problem(name: str, seed: int, steps: int, new: int, every_class: bool = Fals
     if one.way == "frozen features":
         return frozen(known, held, others, every_class)
     found = torch.searchsorted(source.sort().values, y[of_source])
-    return after_source("tables", (x[of_source][:2000], found[:2000]), known, held, others, seed, steps)
+    return after_source("tables", (x[of_source][:2000], found[:2000]), known, held, others, seed, steps, every_class)
 
 
 def pretended(made: Problem, found: ScoreColumns) -> Tensor:

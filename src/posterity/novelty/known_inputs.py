@@ -27,7 +27,7 @@ from posterity.novelty.watching import INPUT, inputs_of, watched_layers, watchin
 
 log = logging.getLogger("posterity")
 FOLDS = 10
-"""Parts in which rows of features are left out."""
+"""Parts in which rows are left out where no label can be."""
 JUDGED = 1000
 """Left-out examples that settle the scale, at most."""
 AT_ONCE = 250

@@ -123,8 +123,8 @@ def after_source(
     return _frozen(features, train[1], new[1], list(others), features["source"], every_class)
 
 
-def frozen(train: Data, new: Data, others: Mapping[str, Tensor], every_class: bool = True) -> Problem:
-    """Frozen features with a head; rows are left out one of every class at a time, or at random."""
+def frozen(train: Data, new: Data, others: Mapping[str, Tensor], every_class: bool = False) -> Problem:
+    """Frozen features with a head; rows are left out at random, or one of every class at a time."""
     features = {name: {"head": z.float()} for name, z in {"train": train[0], "new": new[0], **others}.items()}
     return _frozen(features, train[1], new[1], list(others), None, every_class)
 

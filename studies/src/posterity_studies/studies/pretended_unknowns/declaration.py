@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from posterity_studies.engine.declaration import Preset, Study, grid
 from posterity_studies.shared.known_inputs.settings import STEPS
+from posterity_studies.shared.labelled.sets import MADE_UP
 from posterity_studies.studies.pretended_unknowns.cells import cell
 from posterity_studies.studies.pretended_unknowns.methods import SETS
 from posterity_studies.studies.pretended_unknowns.reading import verdict
 from posterity_studies.studies.pretended_unknowns.showing import draw, tables
+
+REAL = [name for name in SETS if name != MADE_UP]
 
 STUDY = Study(
     id="pretended-unknowns",
@@ -15,9 +18,9 @@ STUDY = Study(
     data="texts, photographs and tables: frozen features with a head, small networks after a source and from scratch; none of "
     "the sets that the study `unknown-inputs` reports",
     grid={
-        Preset.smoke: grid(set=["digits"], seed=[0], steps=[20], new=[60]),
-        Preset.cpu: grid(seed=range(5), set=list(SETS), steps=[STEPS], new=[500]),
-        Preset.paper: grid(seed=range(20), set=list(SETS), steps=[STEPS], new=[500]),
+        Preset.smoke: grid(set=[MADE_UP], seed=[0], steps=[20], new=[60]),
+        Preset.cpu: grid(seed=range(5), set=REAL, steps=[STEPS], new=[500]),
+        Preset.paper: grid(seed=range(20), set=REAL, steps=[STEPS], new=[500]),
     },
     cell=cell,
     tables=tables,

@@ -16,12 +16,14 @@ from posterity_studies.shared.known_inputs import LayerInputs, Problem
 from posterity_studies.shared.known_inputs.columns import MOMENTS, ScoreColumns, auroc
 from posterity_studies.shared.known_inputs.problems import after_source, from_scratch, frozen
 from posterity_studies.shared.known_inputs.settings import Way, rows
+from posterity_studies.shared.labelled.sets import MADE_UP
 
 OWN = 2.0
 """What the library multiplies the predictor's own scores by."""
 PARTS = 5
 """Parts of the classes that are pretended to be unknown in turn, at most."""
-TEXTS_AND_IMAGES = ("emoji", "talk", "cub200")
+AS_THEY_ARE = ("emoji", "talk", "cub200", MADE_UP)
+"""Features that are not brought to one spread."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class ClassSet:
 
 
 SETS = {
+    MADE_UP: ClassSet(MADE_UP, "frozen features", 3, 10),
     "digits": ClassSet("digits", "frozen features", 6, 10),
     "emoji": ClassSet("emoji", "frozen features", 6, 15, "talk"),
     "talk": ClassSet("talk", "frozen features", 4, 15, "emoji"),
@@ -79,7 +82,7 @@ def problem(name: str, seed: int, steps: int, new: int, every_class: bool = Fals
     rest = own >= 0
     rest[train] = False
     tested = rest.nonzero().flatten()[:new]
-    if one.data not in TEXTS_AND_IMAGES:
+    if one.data not in AS_THEY_ARE:
         base = x[of_source] if cut else x[train]
         x = (x - base.mean(0)) / base.std(0).clamp_min(1e-3)
     known, held, others = (x[train], own[train]), (x[tested], own[tested]), {"classes": x[unknown][:new]}

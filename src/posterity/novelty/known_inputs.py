@@ -27,7 +27,7 @@ from posterity.novelty.watching import INPUT, inputs_of, watched_layers, watchin
 
 log = logging.getLogger("posterity")
 FOLDS = 10
-"""Parts in which rows are left out where no label can be."""
+"""Parts in which rows of features are left out."""
 JUDGED = 1000
 """Left-out examples that settle the scale, at most."""
 AT_ONCE = 250
@@ -163,14 +163,12 @@ def _some(index: Int[Tensor, " n"], most: int) -> Int[Tensor, " m"]:
 
 
 def _row_folds(leave_out: LeaveOut, judged: bool) -> Int[Tensor, " n"]:
-    """As labels are left out: whole groups, and as much of every class. Inputs still are where no label can be.
-
-    A row that is left out at random has fewer of its own class near it than a new input has: study pretended-unknowns.
-    """
-    folds = leave_out.folds.cpu()
-    if judged or bool((folds != STAYS).any()):
-        return folds
-    return (torch.arange(len(folds)) if leave_out.groups is None else leave_out.groups.cpu()) % FOLDS
+    """Whole groups, or random parts; where outputs count too, no example that was never left out."""
+    n = len(leave_out.folds)
+    units = torch.arange(n) if leave_out.groups is None else leave_out.groups.cpu()
+    order = torch.randperm(int(units.max()) + 1, generator=torch.Generator().manual_seed(0))
+    folds = order[units] % min(FOLDS, len(order))
+    return folds.masked_fill(leave_out.folds.cpu() == STAYS, STAYS) if judged else folds
 
 
 def _reference(known: Features, parts: Sequence[LeftOutInputs], source: Features | None = None) -> Reference | None:

@@ -34,10 +34,11 @@ STUDY = Study(
         "This is fair where features are frozen. A network that was trained on a class tells it from the others whatever the "
         "score; after a source that has the same classes, their source inputs count as known and no distance can tell them.",
         "“Class distance” adds one score, counted twice like the predictor's own: the distance of the last layer's features to "
-        "the nearest class mean, by their covariance within classes. It was tried after pretended unknowns had failed.",
-        "Constants were looked at on these very sets: no row is an estimate for others. The library uses neither.",
+        "the nearest class mean, by their covariance within classes. It was tried after pretended unknowns had gained little.",
+        "Constants were looked at on these very sets: no row is an estimate for others. The library uses neither: they gain "
+        "little beside hindsight, and weights by pretended classes lose on inputs of another kind (emoji / talk).",
         "False alarms: a row that is left out at random has fewer of its own class near it than a new input has, and looks more "
-        "unusual. Left out one of every class at a time, all classes lose alike, and so the library does. Rules are compared "
-        "with rows left out at random.",
+        "unusual. Left out one of every class at a time, as by `pt.head`, all classes lose alike. Rules are compared with rows "
+        "left out at random, as `pt.adapt` does.",
     ),
 )

@@ -21,12 +21,12 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     made = problem(*drawn)
     found = scored(made)
     base = torch.tensor([OWN if name in MOMENTS else 1.0 for name in found.called], dtype=torch.float64)
-    told = pretended(made, found)
+    hints = pretended(made, found)
     true = {
         name: torch.tensor([auroc(found.new[:, j], x[:, j]) for j in range(len(base))], dtype=torch.float64)
         for name, x in found.others.items()
     }
-    weights = {"library": base} | {name: base * (beta * told).exp() for name, beta in STRENGTHS.items()}
+    weights = {"library": base} | {name: base * (beta * hints).exp() for name, beta in STRENGTHS.items()}
     weights["in hindsight"] = base * (8 * torch.stack(list(true.values())).mean(0)).exp()
     nats = Nats.of(found)
     judged = {name: _judged(nats, w) for name, w in weights.items()}
@@ -44,7 +44,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
         "accuracy": round(made.accuracy, 4),
         "left out": len(found.left_out),
         "rules": {name: aurocs for name, (aurocs, _) in judged.items()},
-        "agreement": {name: _correlation(told, x) for name, x in true.items()},
+        "agreement": {name: _correlation(hints, x) for name, x in true.items()},
         "rivals": rivals,
         "alarms": alarms,
     }

@@ -103,7 +103,7 @@ def pretended(made: Problem, found: ScoreColumns) -> Tensor:
     source = made.source if made.source and belongs(made.left_out, made.source) else None
     count = logits.shape[1]
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-    told = []
+    hints = []
     for i in range(min(PARTS, count)):
         hidden = shuffled[i :: min(PARTS, count)]
         kept = torch.tensor([c for c in range(count) if c not in hidden])
@@ -123,8 +123,8 @@ def pretended(made: Problem, found: ScoreColumns) -> Tensor:
         columns[:, found.called.index("energy")] = energy(left)
         if unknown:
             scores = torch.cat(unknown)
-            told.append([auroc(columns[:, j], scores[:, j]) for j in range(columns.shape[1])])
-    return torch.tensor(told, dtype=torch.float64).mean(0)
+            hints.append([auroc(columns[:, j], scores[:, j]) for j in range(columns.shape[1])])
+    return torch.tensor(hints, dtype=torch.float64).mean(0)
 
 
 def with_class_distance(made: Problem, found: ScoreColumns) -> ScoreColumns:

@@ -220,8 +220,8 @@ def test_memory_is_bounded_for_very_many_inputs(monkeypatch):
     space, rows = Neighbourhood.of(normal(50, 6)), normal(1000, 6, seed=1)
     whole, sizes = space.scores(rows), []
     monkeypatch.setattr(neighbours, "ROWS_AT_ONCE", 50 * 64)
-    squares = Neighbourhood._squares
-    monkeypatch.setattr(Neighbourhood, "_squares", lambda self, x: sizes.append(len(x)) or squares(self, x))
+    distances = Neighbourhood._distances
+    monkeypatch.setattr(Neighbourhood, "_distances", lambda self, x: sizes.append(len(x)) or distances(self, x))
     torch.testing.assert_close(space.scores(rows), whole, rtol=1e-5, atol=1e-5)
     assert max(sizes) == 64
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -37,6 +37,14 @@ class Neighbourhood:
     white: Float[Tensor, "n _"]
     own: Float[Tensor, "3 n"]
     """Mean distance of each known row to its nearest other ones, by metric."""
+    _squares: Float[Tensor, "n"] = field(init=False, repr=False)
+    _along: Float[Tensor, "n"] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # What distances need of the known rows alone: of one new row a pass over all of them is most of the time. Not later:
+        # what is computed while a network is exported is no number that could be kept.
+        object.__setattr__(self, "_squares", self.centred.square().sum(1))
+        object.__setattr__(self, "_along", self.centred @ self.mean + self.mean.square().sum())
 
     @classmethod
     def of(cls, rows: Float[Tensor, "n d"]) -> Neighbourhood:
@@ -53,7 +61,8 @@ class Neighbourhood:
         )
         if len(rows) < 2:
             return bare
-        own = torch.stack([distances.mean(1) for distances, _ in bare._nearest(rows.float(), among=True)])
+        apart = [d.fill_diagonal_(torch.inf) for d in bare._distances(rows.float())]
+        own = torch.stack([d.topk(min(NEIGHBOURS, len(rows) - 1), largest=False).values.mean(1) for d in apart])
         # Rows that occur many times over have no distance of their own: the smallest that is one stands in.
         least = torch.where(own > 0, own, torch.inf).min(1, keepdim=True).values
         own = torch.maximum(own, torch.where(least.isfinite(), least, 1.0))
@@ -73,38 +82,26 @@ class Neighbourhood:
 
     def _scores(self, rows: Tensor) -> Tensor:
         columns = []
-        for (distances, places), own in zip(self._nearest(rows), self.own, strict=True):
-            distance = distances.mean(1)
-            columns += [distance, distance / own[places].mean(1)]
+        for distances, own in zip(self._distances(rows), self.own, strict=True):
+            near = distances.topk(min(NEIGHBOURS, len(own)), largest=False)
+            distance = near.values.mean(1)
+            columns += [distance, distance / own[near.indices].mean(1)]
         return torch.stack(columns, 1)
 
-    def _nearest(self, rows: Tensor, *, among: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """Distances to the nearest known rows and which they are, metric by metric; of known rows to other ones (`among`)."""
-        for squares, rest in self._squares(rows):
-            if among:
-                squares.fill_diagonal_(torch.inf)
-            near = squares.topk(min(NEIGHBOURS, len(self.centred) - among), largest=False)
-            yield (near.values + rest).clamp_min(0).sqrt(), near.indices
-
-    def _squares(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Squared distances to every known row less a rest that they share, and the rest: what orders them is enough to choose.
-
-        One product of matrices serves the first two metrics.
-        """
+    def _distances(self, rows: Tensor) -> Iterator[Tensor]:
+        """To every known row, metric by metric. One product of matrices serves the first two."""
         centred = rows - self.mean
         products = centred @ self.centred.T
-        yield torch.add(self.centred.square().sum(1), products, alpha=-2), centred.square().sum(1, keepdim=True)
+        squares = centred.square().sum(1, keepdim=True) + self._squares - 2 * products
+        yield squares.clamp_min(0).sqrt()
         # The products of the rows themselves: those of the centred ones, and what the mean adds.
-        products += (centred @ self.mean)[:, None]
-        products += self.centred @ self.mean + self.mean.square().sum()
+        products = products + (centred @ self.mean)[:, None] + self._along
         lengths = rows.norm(dim=1, keepdim=True)
-        each, known = (torch.where(x > 0, 1 / x, 0.0) for x in (lengths, self.lengths))
-        products *= -2 * known
-        products *= each
-        products += (self.lengths > 0).float()
-        yield products, (lengths > 0).float()
-        white = self.whitening(rows * each)
-        yield torch.add(self.white.square().sum(1), white @ self.white.T, alpha=-2), white.square().sum(1, keepdim=True)
+        cosines = products / (lengths * self.lengths).clamp_min(torch.finfo(torch.float32).tiny)
+        yield ((lengths > 0).float() + (self.lengths > 0).float() - 2 * cosines).clamp_min(0).sqrt()
+        white = self.whitening(rows / lengths.clamp_min(torch.finfo(torch.float32).tiny))
+        # The same way for any number of rows.
+        yield torch.cdist(white, self.white, compute_mode="use_mm_for_euclid_dist")
 
 
 def names(layer: str) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ class Overlap(NoCertificate):
 
 
 class UnknownPast(NoCertificate):
-    """A prior that was learned from data does not tell from which."""
+    """A prior that was learned from data has no record of which."""
 
 
 class UnfrozenState(NoCertificate):
@@ -288,7 +288,7 @@ class NotConvertible(PosterityError):
 
 
 class Memorisation(UserWarning):
-    """A network fits its training data so closely that the data cannot tell how sure to be of other inputs."""
+    """A network fits its training data so closely that the data does not show how sure to be of other inputs."""
 
 
 class DependentExamples(UserWarning):

@@ -8,7 +8,7 @@ from posterity.errors import TooLittleMemory
 
 
 def available_memory() -> int | None:
-    """Bytes that this process can still take, or None where the system does not tell."""
+    """Bytes that this process can still take, or None where the system does not say."""
     found = [left for left in (_of_machine(), _of_process()) if left is not None]
     return min(found, default=None)
 

@@ -109,7 +109,7 @@ def names(learned) -> dict[str, Any]:
         "more_labels": words[18:30],
         "pool": rows[30:],
         "answers": words[30:35],
-        "somebody": lambda asked: [words[30 + i] for i in asked.tolist()],
+        "labelled": lambda asked: [words[30 + i] for i in asked.tolist()],
         "names": topics,
         "encode": lambda texts: torch.stack([rows[words.index(text)] for text in texts]),
         "stream": pt.progressive.Stream("fruit", [task("apple", 10), task("pear", 20)]),

@@ -7,7 +7,7 @@ import torch
 from served import KINDS, X, blank, fit
 
 import posterity as pt
-from posterity.errors import NotExportable
+from posterity.errors import Memorisation, NotExportable
 
 LAST_LAYERS = ("posterior, last layer", "posterior, last layer, regression", "posterior, last layer, groups")
 FORWARD_ONLY = (*LAST_LAYERS, "learn, classes")
@@ -80,3 +80,19 @@ def test_posteriors_over_all_layers_say_what_to_do_instead(kind):
     assert kind in KINDS
     with pytest.raises(NotExportable, match=r"last layer|unknown=False"):
         fit(kind).module()
+
+
+def test_a_memorised_last_layer_is_sent_to_validation_data():
+    torch.manual_seed(0)
+    x, y = torch.randn(30, 4), torch.arange(30) % 3
+    network = torch.nn.Sequential(torch.nn.Linear(4, 200), torch.nn.Tanh(), torch.nn.Linear(200, 3))
+    optimiser = torch.optim.Adam(network.parameters(), 0.05)
+    for _ in range(100):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(network(x), y).backward()
+        optimiser.step()
+    with pytest.warns(Memorisation):
+        last = pt.posterior(network, (x, y), blocks=["2"], progress=False)
+    with pytest.raises(NotExportable, match="validation=others"):
+        last.module()
+    assert pt.posterior(network, (x, y), blocks=["2"], validation=(x[:9], y[:9]), progress=False).module() is not None

@@ -73,7 +73,7 @@ class ScaledIdentity(Matrix):
         return self._wide() * (left.square().sum(-1)[..., :, None] * right.square().sum(-1)[..., None, :])
 
     def factors(self) -> tuple[Float[Tensor, "*batch out out"], Float[Tensor, "*batch inp inp"]]:
-        """The same as a Kronecker pair: the root of the scale on either side."""
+        """This matrix as a Kronecker pair, with the root of the scale on either side."""
         positive(self.scale, "ScaledIdentity")
         left, right = (torch.eye(n, dtype=self.dtype, device=self.device) for n in self.over)
         root = self._wide().sqrt()

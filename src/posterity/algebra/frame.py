@@ -66,6 +66,6 @@ class Frame:
         return Frame(self.values * factor, self.bases)
 
     def detach(self) -> Frame:
-        """The same without a gradient."""
+        """This frame, cut off from automatic differentiation."""
         bases = None if self.bases is None else (self.bases[0].detach(), self.bases[1].detach())
         return Frame(self.values.detach(), bases)

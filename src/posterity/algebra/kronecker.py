@@ -42,7 +42,7 @@ class Kronecker(Matrix):
 
     @classmethod
     def unchecked(cls, left: Tensor, right: Tensor) -> Kronecker:
-        """For factors that are symmetric and finite by construction: the look at every entry costs as much as a product."""
+        """A Kronecker pair whose factors are not checked: for factors that are symmetric and finite by construction."""
         pair: Kronecker = object.__new__(cls)
         object.__setattr__(pair, "left", left)
         object.__setattr__(pair, "right", right)

@@ -116,7 +116,7 @@ class Resumable:
     """Running sums: fields that hold tensors and numbers, or lists of them, are what a checkpoint keeps."""
 
     def state(self) -> dict[str, Any]:
-        """The sums so far."""
+        """The sums over the batches seen so far."""
 
         def plain(value: object) -> bool:
             if isinstance(value, list):

@@ -47,7 +47,7 @@ def register_layer(kind: type[nn.Module] | str, builder: Callable[[Any, bool], L
 
     Args:
         kind: the class, or its full name ("package.module.Class"). Subclasses with a forward of their own are not meant.
-        builder: from a module, and whether its bias is trainable, to a `Layer`, which tells how the parameters "weight" and
+        builder: from a module, and whether its bias is trainable, to a `Layer`, which says how the parameters "weight" and
             "bias" become one matrix and what its rows are: `TransposedLinearLayer.of` is a short one to read.
 
     Example:

@@ -257,7 +257,10 @@ def check_groups(given: object, count: int) -> None:
     if given is None:
         return
     if not isinstance(given, Tensor) or given.ndim != 1 or given.is_floating_point():
-        raise BadData("groups is a tensor with one whole number for each example: torch.tensor([0, 0, 1, ...]).")
+        raise BadData(
+            "groups is a tensor with one whole number for each example: torch.tensor([0, 0, 1, ...]). "
+            "Names become one with torch.tensor(np.unique(names, return_inverse=True)[1])."
+        )
     if len(given) != count:
         raise BadData(f"groups has {len(given)} numbers and there are {count} examples: one for each is needed.")
 

@@ -54,7 +54,7 @@ def certify(
     folds: Annotated[
         int | None,
         typer.Option(
-            min=2, help="Learn so many times, each time without a part that then tells the error; for a new last layer."
+            min=2, help="Learn so many times, each time without a part that measures the error; for a new last layer."
         ),
     ] = None,
     vouched: Annotated[

@@ -134,7 +134,7 @@ def _split_images(where: Path, first: Path, rest: Path, part: Part) -> tuple[set
 def _split_table(
     where: Path, first: Path, rest: Path, target: str | None, groups: str | None, part: Part
 ) -> tuple[set[int], int]:
-    """Of a text file the rows as they stand, with the header."""
+    """Split a text table: rows as they stand, each part with the header."""
     check_target(table := read_table(where), ReadOptions(target=target), False)
     values = table.columns[target] if target is not None and target in table.columns else [""] * len(table.places)
     together = read_groups(table, groups, np.arange(len(values)))
@@ -179,7 +179,7 @@ def _split_arrays(where: str, first: Path, rest: Path, labels: bool, part: Part)
 def _taken(
     labels: list[str], *, per_class: int | None, share: float | None, chance: random.Random, by_class: bool = True
 ) -> set[int]:
-    """The numbers of the examples in the first part."""
+    """Indices of the examples in the first part."""
     order = list(range(len(labels)))
     chance.shuffle(order)
     if per_class is None or not by_class:

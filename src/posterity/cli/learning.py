@@ -87,7 +87,7 @@ class LearnOptions:
 
     @property
     def where(self) -> str:
-        """The inputs: data, or features."""
+        """The path of the inputs: of data, or of features."""
         if (self.data is None) == (self.features is None):
             raise BadData("say where the data is: a folder or file, or --features FILE with --labels FILE.")
         return self.data or str(self.features)
@@ -161,7 +161,7 @@ class LearnCommand:
         return name, build(name, shape, outputs)
 
     def estimate(self) -> None:
-        """How it would be learned and what it would take, before any example is read."""
+        """The plan, and the memory and time it would take, before any example is read."""
         found = look(self.asked.where, self.asked.reading, self.recipe)
         if not found.shape or self.asked.features:
             rows = [("data", f"{found.count:,} examples"), ("plan", "a head on features: seconds for a thousand rows")]
@@ -238,7 +238,7 @@ class LearnCommand:
         return found
 
     def fit(self, examples: TensorExamples, model: nn.Module) -> pt.Fit:
-        """The verb itself."""
+        """Learn or adapt, with the options of the command line."""
         options: dict[str, Any] = {
             "classes": examples.classes or None,
             "head": self.asked.head,

@@ -73,7 +73,7 @@ class Residual(nn.Module):
         self.skip = nn.Identity() if stride == 1 and inputs == width else nn.Conv2d(inputs, width, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The block's output."""
+        """The output of the residual block."""
         found: Tensor = self.skip(x) + 0.5 * self.second(self.first(x.relu()).relu())
         return found
 

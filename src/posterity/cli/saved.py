@@ -29,7 +29,7 @@ from posterity.workflow.file import FitManifest, read_manifest
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is added to a fit or a prior."""
+    """What the command line adds to the file of a fit or a prior: the network's name and how data is read."""
 
     recipe: DataRecipe
     network: str | None = None
@@ -131,12 +131,12 @@ class SavedFile:
             return self._fit.examples()
 
     def network(self, network: str | None = None) -> nn.Module:
-        """The network with the weights it was left with. A network that is somebody's code has to be named again."""
+        """The network with the weights it was left with. A network that is the user's own code has to be named again."""
         with naming(self.path):
             return self._fit.network(self.built(network))
 
     def fit(self, network: str | None = None) -> pt.Fit:
-        """The fit again."""
+        """The fit that was saved, ready to predict."""
         model = self.built(network)
         with naming(self.path):
             return self._fit.fit(model)

@@ -152,14 +152,14 @@ def _read(opened: SavedFile, data: str, asked: ReadOptions, needed: bool = True)
 
 
 def _seen(opened: SavedFile, examples: TensorExamples) -> int:
-    """How many of the examples the fit has learned from, as far as its record tells."""
+    """How many of the examples the fit has learned from, by its record."""
     here, past = Provenance.of(examples.pair).hashes, opened.handed_down
     shared = int(seen(past.provenance.hashes, here).sum())
     return max(shared if shared > by_chance(here) else 0, seen_rows_of(past).among(examples))
 
 
 def _predict(opened: SavedFile, network: str | None, examples: TensorExamples, seed: int, quiet: bool) -> pt.Prediction:
-    """In the target's own units."""
+    """Predictions, those of a regression in the target's own units."""
     fit = opened.fit(network)
     note(f"predicting for {len(examples.x):,} inputs", quiet)
     found = fit.predict(examples.x, generator=torch.Generator().manual_seed(seed))
@@ -238,7 +238,7 @@ def _check_out(path: Path, suffixes: tuple[str, ...]) -> None:
 
 
 def _brief(columns: list[str], rows: list[list[Any]]) -> tuple[list[str], list[list[str]]]:
-    """The same for a reader: no column of probabilities, and numbers in a few digits."""
+    """The table of predictions as printed: no columns of probabilities, and numbers in a few digits."""
     kept = [k for k, name in enumerate(columns) if not name.startswith("p(")]
     # Scores of one fit may differ late.
     digits = [5 if columns[k] == "unknown" else 3 for k in kept]

@@ -221,7 +221,7 @@ class GivenFrame(Estimator):
 
     @classmethod
     def of(cls, gaussian: _FrameSource, labels: Labels = AUTOMATIC, rest: Estimator = OWN) -> GivenFrame:
-        """In the eigenvectors of a Gaussian's precision."""
+        """The estimator in the eigenvectors of a Gaussian's precision."""
         return cls(labels, gaussian.precision, rest, gaussian.provenance)
 
     @property

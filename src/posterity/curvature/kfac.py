@@ -85,7 +85,7 @@ class Averages(Accumulator):
 
 
 class ExampleAverages(Averages):
-    """The same of each example's summed gradient rows and averaged input rows."""
+    """Averages of moments, from each example's summed gradient rows and averaged input rows."""
 
     needs_inputs = True
 

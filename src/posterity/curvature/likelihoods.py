@@ -35,7 +35,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def sampled_residual(self, outputs: Tensor, targets: Tensor, generator: Generator) -> Tensor:
-        """The same at targets drawn from the model. (`targets` says which positions count.)"""
+        """Residuals at targets drawn from the model. (`targets` says which positions count.)"""
 
     @abstractmethod
     def fisher_root(self, outputs: Tensor) -> Tensor:

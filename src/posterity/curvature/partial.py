@@ -49,7 +49,7 @@ class ResumeFile:
         self.pause = max(SECONDS, RATIO * (self.written - begin))
 
     def check_same(self, hashes: Tensor | None, number: int) -> None:
-        """That a batch which is skipped is one of those in the file."""
+        """Refuse a skipped batch that is not one of those in the file."""
         assert self.found is not None
         kept = self.found["hashes"][number]
         same = hashes is kept if hashes is None or kept is None else torch.equal(kept, hashes)
@@ -60,7 +60,7 @@ class ResumeFile:
             )
 
     def check_reached(self, batches: int) -> None:
-        """That the data was not at an end before all batches of the file had been met again."""
+        """Refuse data that ends before all batches of the file have come again."""
         if self.found is not None and batches < self.found["batches"]:
             raise BadCheckpoint(
                 f"{self.path} holds sums of {self.found['batches']} batches and the data has {batches}: it is other data. "

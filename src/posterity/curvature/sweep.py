@@ -254,7 +254,7 @@ class _Pass:
             self.hashes.append(self._hashed(batch))
 
     def _hashed(self, batch: Batch) -> Hashes | None:
-        """Which examples these are, noted while they are at hand."""
+        """Hashes of a batch's examples, taken while they are in memory."""
         try:
             return batch_hashes(batch)
         except BadData as error:

@@ -1,4 +1,4 @@
-"""Examples read once: batches, what tells examples apart, what has been seen, and what is left out together."""
+"""Examples read once: batches, hashes of examples, what has been seen, and what is left out together."""
 
 from posterity.data.batches import Batch, Data, batches
 

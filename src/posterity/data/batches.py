@@ -81,7 +81,7 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """How many examples it holds."""
+        """How many examples the batch holds."""
         return len(self.targets)
 
     def part(self, rank: int, size: int) -> Batch:
@@ -93,7 +93,7 @@ class Batch:
         return self._changed(lambda x: x[index.to(x.device)])
 
     def to(self, device: torch.device) -> Batch:
-        """The same on another device, fit for automatic differentiation."""
+        """The batch on another device, fit for automatic differentiation."""
         # Autograd cannot keep a tensor that was made in inference mode.
         return self._changed(lambda x: x.to(device, copy=x.is_inference()))
 
@@ -312,7 +312,7 @@ class Workers:
 
     @classmethod
     def here(cls) -> Workers:
-        """Those started by `torchrun` and joined by `init_process_group`, or just this one."""
+        """The workers started by `torchrun` and joined by `init_process_group`, or this process alone."""
         if dist.is_available() and dist.is_initialized():
             return cls(dist.get_rank(), dist.get_world_size())
         return cls()

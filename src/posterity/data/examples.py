@@ -26,7 +26,7 @@ class TrainingSet:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many examples there are."""
         return len(self.targets)
 
     @cached_property
@@ -42,7 +42,7 @@ class TrainingSet:
         return [(b.positional[0] if b.positional else dict(b.named), b.targets) for b in self.inputs]
 
     def rows(self, index: Tensor) -> TrainingSet:
-        """Some of them."""
+        """Examples by their indices."""
         return TrainingSet([self.whole.rows(index)], self.targets[index], self.outputs)
 
 

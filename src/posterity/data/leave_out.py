@@ -51,7 +51,7 @@ class LeaveOut:
 
     @property
     def together(self) -> Int[Tensor, " m"] | None:
-        """The groups of those."""
+        """The groups of the examples that are left out at all."""
         return None if self.groups is None else self.groups[self.judged]
 
     @property

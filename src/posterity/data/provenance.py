@@ -4,7 +4,7 @@ Every verb that takes data or trained weights makes its result's provenance with
 
     Provenance.none()                       nothing was seen
     Provenance.of(data)                     these examples, and no others
-    Provenance.unknown("why")               no one can tell what was seen
+    Provenance.unknown("why")               it is not known what was seen
     a.joined(b, c)                          all of it: how everything is composed
     a.chose("strength", options=9, by=b)    one of nine was taken, by the examples of b
     a.vouched("text")                       the user answers for what is unknown, and certificates print the text
@@ -49,7 +49,7 @@ class Choice:
     """From how many; None if that was not declared, or if there was no end to them."""
     by: Hashes = field(default_factory=lambda: NO_HASHES, repr=False)
     unknown: bool = False
-    """Whether no one can tell which examples it was chosen by."""
+    """Whether it is not known which examples it was chosen by."""
 
     def concerns(self, hashes: Hashes) -> bool:
         """Whether these examples had, or may have had, a part in the choice."""
@@ -98,7 +98,7 @@ class Provenance:
 
     @classmethod
     def read(cls, data: Data, hashes: Hashes | None) -> Provenance:
-        """The same, where the hashes of one whole reading are at hand already."""
+        """The record of a data set whose hashes were taken in one whole reading."""
         whole = whole_of(data)
         try:
             found = example_hashes(whole) if hashes is None or whole is not data else hashes
@@ -112,7 +112,7 @@ class Provenance:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is complete."""
+        """Whether the record is complete."""
         return not self.gaps
 
     @property

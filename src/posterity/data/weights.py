@@ -81,7 +81,7 @@ def looks_new(model: nn.Module) -> bool:
 def rewritten(model: nn.Module, name: str, x: Tensor) -> bool:
     """Whether a weight was changed in place since it was made: few steps of training leave it in the range of new ones.
 
-    torch counts such changes, and its own initialisation is one. A copy starts to count again, so that this tells of accidents
+    torch counts such changes, and its own initialisation is one. A copy starts to count again, so that this finds accidents
     and proves nothing.
     """
     path, _, role = name.rpartition(".")

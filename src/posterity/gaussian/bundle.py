@@ -28,7 +28,7 @@ class Bundle:
     tensors: dict[str, Tensor]
 
     def gaussian(self, part: str) -> Gaussian:
-        """One of its Gaussians."""
+        """A Gaussian of the file, by name."""
         return assemble(Header.from_json(self.raw[part]), self.below(part))
 
     def below(self, part: str) -> dict[str, Tensor]:

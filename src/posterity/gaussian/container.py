@@ -95,7 +95,7 @@ def write_file(path: str | os.PathLike[str], header: Mapping[str, Any], tensors:
 def read_file(path: Path, limit_bytes: int) -> tuple[dict[str, Any], bytes]:
     """The header and all bytes of a file, after its seal and its format were checked. Nothing in it is run.
 
-    Once, and whole: what was checked is what is used, even if somebody replaces the file meanwhile. A seal that holds says only
+    Once, and whole: what was checked is what is used, even if the file is replaced meanwhile. A seal that holds says only
     that the file is as it was written, not by whom.
     """
     data = _bytes(path, limit_bytes)
@@ -208,7 +208,7 @@ def _bytes(path: Path, limit: int) -> bytes:
     except (OSError, ValueError) as error:
         raise UnreadableFile(f"it cannot be read: {error}.") from error
     if len(data) != size:
-        raise DamagedFile(f"it has {len(data)} bytes where {size} were announced: somebody is writing to it.")
+        raise DamagedFile(f"it has {len(data)} bytes where {size} were announced: another program is writing to it.")
     return data
 
 
@@ -262,7 +262,7 @@ def packed(x: Float[Tensor, "n n"]) -> Float[Tensor, "half"]:
 
 
 def unpacked(half: Float[Tensor, "half"], n: int) -> Float[Tensor, "n n"]:
-    """The symmetric matrix again."""
+    """The symmetric matrix from its packed triangle."""
     x = half.new_empty(n, n)
     for i in range(n):
         start = i * (i + 1) // 2

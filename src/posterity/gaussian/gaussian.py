@@ -60,7 +60,7 @@ class Gaussian:
 
     @property
     def provenance(self) -> Provenance:
-        """What it has seen: the same as its card's, if the card was written for this mean. Else no one can tell."""
+        """What it has seen: the same as its card's, if the card was written for this mean. Else it is unknown."""
         written = self.card.provenance
         if written.gaps or self._card_is_of_this_mean():
             return written
@@ -83,7 +83,7 @@ class Gaussian:
         return bool(kept[1])
 
     def without_known(self) -> Gaussian:
-        """The same without a number of any known input, for who may not pass those on.
+        """This Gaussian without features of known inputs, for users who may not pass them on.
 
         `.unknown` of predictions by this Gaussian is then None, and `pt.adapt` compares new inputs with its own examples alone.
         """
@@ -96,7 +96,7 @@ class Gaussian:
 
     @property
     def size(self) -> int:
-        """How many parameters it is over."""
+        """The number of parameters."""
         return sum(matrix.size for matrix in self.precision.values())
 
     @property
@@ -228,12 +228,12 @@ class Gaussian:
             parameters[name].copy_(value.to(parameters[name]))
 
     def without(self, *blocks: str) -> Gaussian:
-        """All but these blocks."""
+        """The Gaussian without these blocks."""
         self._knows(blocks)
         return self.restricted(name for name in self.blocks if name not in blocks)
 
     def restricted(self, blocks: Iterable[str]) -> Gaussian:
-        """These blocks alone, in this order."""
+        """The Gaussian over these blocks alone, in this order."""
         names = tuple(blocks)
         self._knows(names)
         return replace(self, mean={n: self.mean[n] for n in names}, precision={n: self.precision[n] for n in names})

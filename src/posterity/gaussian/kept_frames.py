@@ -85,7 +85,7 @@ def _read(path: Path, pairs: Mapping[str, Kronecker]) -> set[str]:
 def _checked(factor: Tensor, values: Tensor, vectors: Tensor) -> Eigen | None:
     """The eigenvalues and eigenvectors given, or nothing if they are not those of the factor.
 
-    Random directions tell, at n² each, where a whole product would take as long as half of the decomposition.
+    Random directions show it, at n² each, where a whole product would take as long as half of the decomposition.
     """
     n = len(factor)
     if vectors.shape != factor.shape or values.shape != (n,) or values.dtype != torch.float64:

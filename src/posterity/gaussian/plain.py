@@ -31,7 +31,7 @@ def between(least: int, most: int) -> Rule:
 
 
 def one_of(*choices: str) -> Rule:
-    """One of some words."""
+    """A text that must be one of the given words."""
     return Rule(lambda x: x in choices, f"one of {', '.join(choices)}")
 
 

@@ -30,7 +30,7 @@ STEPS, PROBES, BINS = 40, 4, 16
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Eigenvalues, in brief."""
+    """A summary of eigenvalues: the smallest, the median, the largest, and shares in bins."""
 
     smallest: float
     median: float
@@ -115,7 +115,7 @@ def _quadrature(
 
 
 def _brief(values: Float[Tensor, " n"], weights: Float[Tensor, " n"], exact: bool) -> Spectrum:
-    """Of sorted values."""
+    """The summary of sorted eigenvalues."""
     below = int(torch.searchsorted(weights.cumsum(0), torch.tensor(0.5, dtype=weights.dtype, device=weights.device)))
     smallest, largest = float(values[0]), float(values[-1])
     logs = values.clamp_min(max(largest, 1e-300) * 1e-16).log()

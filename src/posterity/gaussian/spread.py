@@ -36,7 +36,7 @@ class Spread(ABC):
 
     @abstractmethod
     def draw(self, n: int, generator: torch.Generator | None) -> Float[Tensor, "n out inp"]:
-        """n independent matrices."""
+        """Draw n independent weight matrices."""
 
     @abstractmethod
     def noise(

@@ -57,7 +57,7 @@ def load(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> Gaussian:
 
 
 def read(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT) -> FileContent:
-    """What `load` gives, with what the file tells of itself."""
+    """What `load` returns, with the file's own header."""
     with naming(path):
         raw, data = read_file(Path(path), limit_bytes)
         if "fit" in raw:

@@ -130,7 +130,7 @@ class _Covariances:
         return ((state.with_targets.square() @ self.h) / (state.variance[:, None] + 1 / state.h)).sum(1)
 
     def after(self, state: _State, best: int) -> _State:
-        """Once the label of one candidate will be known."""
+        """The state after the label of one candidate is known."""
         column = self.times(state.inputs, state.inputs[best : best + 1])[:, 0]
         for earlier in state.columns:
             column = column - earlier * earlier[best]

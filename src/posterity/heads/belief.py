@@ -35,7 +35,7 @@ class Belief:
         return 1 / (1 / self.prior + self.curvature * self.axes.values)
 
     def variance(self, inputs: Float[Tensor, "m d"]) -> Float[Tensor, " m"]:
-        """Of the output at each input: large far from the training inputs."""
+        """The variance of the output at each input: large far from the training inputs."""
         inside = (inputs @ self.axes.vectors).square()
         outside = (inputs.square().sum(1) - inside.sum(1)).clamp_min(0)
         return inside @ self.variances + outside * self.prior
@@ -47,7 +47,7 @@ class Belief:
     def open_without(
         self, inputs: Float[Tensor, "m d"], together: Int[Tensor, " m"] | None = None
     ) -> Float[Tensor, " m"]:
-        """The same at training inputs, each once it is left out, with all that belong together. One solve of their number."""
+        """The share of the prior's variance at each training input after it, with all of its group, is left out."""
         along = inputs @ self.axes.vectors
         own = (along.square() * self.variances).sum(1)
         left = own / (1 - self.curvature * own)

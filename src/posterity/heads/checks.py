@@ -15,7 +15,7 @@ from posterity.heads.words import Words
 
 
 def counted(features: Any) -> int:
-    """How many rows there are."""
+    """The number of rows."""
     if not hasattr(features, "shape"):
         features = torch.as_tensor(features)
     if len(features.shape) != 2:

@@ -48,12 +48,12 @@ class ClassHead:
 
     @property
     def width(self) -> int:
-        """Columns of the features."""
+        """The number of columns of the features."""
         return len(self.views["unit"].centre)
 
     @property
     def classes(self) -> int:
-        """How many there are."""
+        """The number of classes."""
         return len(self.shift)
 
     def log_probs(self, features: Tensor) -> Float[Tensor, "m classes"]:
@@ -62,7 +62,7 @@ class ClassHead:
         return torch.cat([self.log_probs_of(part) for part in rows.split(CHUNK)])
 
     def log_probs_of(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
-        """The same of rows that were looked at, all at once."""
+        """Log probabilities of checked rows, all at once."""
         seen = {kind: view(rows) for kind, view in self.views.items()}
         parts = [(m.weight, m.temperatures(seen[m.candidate.view] @ m.rows + m.bias, self.shift)) for m in self.members]
         return self.temperatures(mixed(parts), torch.zeros_like(self.shift))

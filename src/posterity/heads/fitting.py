@@ -147,7 +147,7 @@ class _Workspace:
 
     @cached_property
     def remaining(self) -> Float[Tensor, "problems n"]:
-        """How often examples count: without each fold in turn, and at last with all."""
+        """Weights of the examples: without each fold in turn, and last with all."""
         kept = torch.stack(
             [*(self.folds != k for k in range(self.plan[2])), torch.ones_like(self.folds, dtype=torch.bool)]
         )
@@ -286,7 +286,7 @@ class _Workspace:
         return stacked(scores, counts), temperatures, log_probs
 
     def _evidence_for_names(self) -> float:
-        """How much more probable names alone make the labels than chance does: no label took part in them."""
+        """The log probability of the labels by the classes' names alone, less that by chance."""
         assert self.words is not None
         recipe, size = self.recipe, sorted(self.recipe.sizes)[len(self.recipe.sizes) // 2]
         logits = size * self.seen["unit"].rows @ self.words.directions.mT

@@ -48,7 +48,7 @@ class NumberHead:
 
     @property
     def width(self) -> int:
-        """Columns of the features."""
+        """The number of columns of the features."""
         return len(next(iter(self.views.values())).centre)
 
     @property
@@ -61,7 +61,7 @@ class NumberHead:
         return self.moments_of(checked_features(features, self.width))
 
     def moments_of(self, x: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
-        """The same of rows that were looked at."""
+        """Means and variances of checked rows."""
         total, square = torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
         for m in self.members:
             about = self.about(m)
@@ -77,7 +77,7 @@ class NumberHead:
 
     @property
     def belief(self) -> Belief:
-        """That of the member with the largest weight."""
+        """The belief of the member with the largest weight."""
         return self.about(max(self.members, key=lambda m: m.weight))
 
     def curvatures(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m 1"]:

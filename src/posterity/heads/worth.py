@@ -92,13 +92,13 @@ def _point(fit: ClassFit, share: float, generator: torch.Generator | None) -> tu
 
 
 def _compact(folds: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
-    """The same folds numbered without gaps."""
+    """Folds renumbered without gaps."""
     present = folds[folds >= 0].unique()
     return torch.where(folds >= 0, torch.searchsorted(present, folds.clamp_min(0)), -1)
 
 
 def _mean(losses: Float[Tensor, " judged"], draw: int, generator: torch.Generator | None) -> float:
-    """Of all losses, or (from the first draw on) of as many drawn with replacement."""
+    """The mean of all losses, or (from the first draw on) of as many drawn with replacement."""
     if draw:
         losses = losses[torch.randint(len(losses), (len(losses),), generator=generator)]
     return max(float(losses.mean()), 1e-6)

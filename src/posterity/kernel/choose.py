@@ -178,7 +178,7 @@ class _StrengthSearch:
         return StrengthChoice(members, options, "fixed", options)
 
     def _at(self, share: float, floor: float, head: float) -> Strength:
-        """In units of the outputs' size."""
+        """A strength with these numbers, which are in units of the outputs' size."""
         of_body = self.units[share]
         return Strength(share * of_body, floor * of_body, head * self.head_unit)
 
@@ -250,7 +250,7 @@ class _StrengthSearch:
         return StrengthMember(1.0, posterior, calibration, nll, log_probs)
 
     def for_mode(self) -> Strength | None:
-        """Of all strengths looked at that leave the layers below the head free."""
+        """The best of the strengths under which layers below the head may change."""
         free = {s: nll for s, nll in self.at_mode.items() if s.floor < float("inf")}
         return min(free, key=lambda s: free[s], default=None)
 

@@ -25,7 +25,7 @@ from posterity.kernel.latent import CoupledLatent, Latent, SharedLatent, symmetr
 from posterity.kernel.linearised import FunctionPosterior, LinearisedNetwork, NetworkCentred
 
 NO_EFFECT = 1e-12
-"""A direction in which the data tells less than this part of what the prior leaves open is left out."""
+"""A direction is left out if the data reduces less than this part of its prior variance."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,7 +121,7 @@ class Jacobian:
 
     @property
     def count(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
         return len(self.outputs)
 
 

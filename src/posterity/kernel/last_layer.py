@@ -63,7 +63,7 @@ def as_jacobian(head: str, features: Float[Tensor, "n inp"], outputs: Float[Tens
 
 @dataclass(frozen=True, eq=False)
 class WeightKernel(Kernel):
-    """The same posterior in weight space: where a kernel matrix would stand there are features, scaled by the prior."""
+    """The last layer's posterior in weight space: where a kernel matrix would stand there are features, scaled by the prior."""
 
     head: str
 

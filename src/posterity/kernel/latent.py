@@ -31,7 +31,7 @@ class Latent(ABC):
     start: Float[Tensor, "n outputs"]
     """Outputs at the prior's mean."""
     weights: Float[Tensor, "n outputs"]
-    """w with f = start + K w; at the mode minus the gradient of the NLL, as far as outputs tell."""
+    """w with f = start + K w; at the mode this is minus the gradient of the NLL by the outputs."""
     outputs: Float[Tensor, "n outputs"]
     nll: float
     log_det: float
@@ -62,7 +62,7 @@ class Latent(ABC):
 
 @dataclass(frozen=True, eq=False)
 class CoupledLatent(Latent):
-    """Of a kernel K over all n·C outputs: with H = BBᵀ and I + BᵀKB = LLᵀ everything follows."""
+    """The posterior of outputs under a kernel K over all n·C of them: with H = BBᵀ and I + BᵀKB = LLᵀ everything follows."""
 
     root: Float[Tensor, "n outputs rank"]
     """B: of classes it has one column fewer than outputs."""
@@ -94,7 +94,7 @@ class CoupledLatent(Latent):
 
 @dataclass(frozen=True, eq=False)
 class SharedLatent(Latent):
-    """Of a kernel k (n × n) that is the same for every output and couples none: O(C n³) instead of O(C³n³).
+    """The posterior of outputs under one kernel k (n × n) for all outputs, uncoupled: O(C n³) instead of O(C³n³).
 
     E_c = D_c^½ (I + D_c^½ k D_c^½)⁻¹ D_c^½, D the diagonal of H; the softmax couples outputs by M = Σ_c E_c.
     """

@@ -41,7 +41,7 @@ class LeaveOneOut:
     covariance: Float[Tensor, "n outputs outputs"]
 
     def part(self, index: Int[Tensor, " m"]) -> LeaveOneOut:
-        """Those of some examples."""
+        """The left-out predictions of some examples."""
         return LeaveOneOut(self.mean[index], self.covariance[index])
 
     def nll(self, likelihood: Likelihood, targets: Tensor, calibration: Calibration, kind: Link = "probit") -> float:

@@ -75,7 +75,7 @@ class FunctionPosterior:
         return leave_out(self.latent, self.of.likelihood, self.of.targets, groups)
 
     def refitted(self, folds: Int[Tensor, " n"]) -> LeaveOneOut:
-        """The same by refitting without each fold in turn: exact for the linearised model, a mode search a fold.
+        """Left-out predictions by refitting without each fold in turn: exact for the linearised model, a mode search a fold.
 
         Examples of the fold −1 are never left out, and keep the outputs of this posterior.
         """

@@ -62,7 +62,7 @@ TRIANGLES = ("lower", "coupling")
 
 
 def below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Those that `above` put there."""
+    """The entries that `above` wrote."""
     return {name[len(prefix) + 1 :]: x for name, x in tensors.items() if name.startswith(f"{prefix}/")}
 
 

@@ -215,7 +215,7 @@ class _SiteProblem:
         return VariationalLatent(self.gram, self.start, w, outputs, nll, log_det, root, lower, elbo, (), self.shared, s)
 
     def _around(self, outputs: Tensor, s: Tensor) -> Float[Tensor, "points n c"]:
-        """Outputs at the points."""
+        """The quadrature points of the outputs."""
         values, vectors = torch.linalg.eigh(s)
         root = (vectors * values.clamp_min(0).sqrt()[:, None, :]) @ vectors.mT
         return outputs + torch.einsum("ncd,kd->knc", root, self.points)

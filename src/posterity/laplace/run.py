@@ -129,7 +129,7 @@ class BatchSource:
         return [own] if own is not None and own is not self.shuffle else []
 
     def _count(self) -> int:
-        """How many examples the data is, each once."""
+        """The number of examples, each counted once."""
         if self.pair:
             return len(self.data[0])  # type: ignore[index]
         if isinstance(self.data, DataLoader) and _has_length(self.data.dataset):
@@ -252,7 +252,7 @@ class Sums:
 
     @property
     def means(self) -> tuple[float, float, float]:
-        """Of the objective, the NLL and the accuracy."""
+        """Means of the objective, the NLL and the accuracy."""
         objective, nll, accuracy = (total / self.count for total in self.totals)
         return objective, nll, accuracy
 

@@ -94,7 +94,7 @@ def update(
 
     "frame" keeps the form of a learned prior, share · curvature + floor · identity, with the curvatures of prior and data in
     one eigenframe: exact after an isotropic prior, close after others, never below the floor, and closed under updates. The
-    posterior's card tells what was given up, as a relative error in Frobenius norm. "turned" keeps the sum within a few nats of
+    posterior's card says what was given up, as a relative error in Frobenius norm. "turned" keeps the sum within a few nats of
     the exact one, for up to seven times the numbers and some seconds a layer: for log dets that must hold over many updates.
     Blocks with a side of 1,024 or more are in a plain frame either way. "sum" is the paper's way: the sum
     of two terms stays a sum, and where a third comes, two become the nearest Kronecker pair, which can lose the floor.

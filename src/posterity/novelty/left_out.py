@@ -70,7 +70,7 @@ def joined(first: Features, second: Features) -> dict[str, Tensor]:
 
 
 def thinned(features: Features, count: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """At most `count` rows, the same ones of every layer."""
+    """At most `count` rows of each layer's features, the same rows for all layers."""
     total = len(next(iter(features.values())))
     if total <= count:
         return dict(features)

@@ -17,7 +17,7 @@ CONSTANT = 0.3
 
 
 def entropy(probs: Float[Tensor, "*n classes"]) -> Float[Tensor, "*n"]:
-    """Of the predictive distribution, in nats."""
+    """The entropy of the predictive distribution, in nats."""
     return -torch.special.xlogy(probs, probs).sum(-1)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 KEPT = 512
 """Of more numbers, so many quantiles are kept."""
 TAIL = 0.1
-"""The share of numbers that tells how fast the largest ones spread."""
+"""The share of the largest numbers from which the tail's rate is estimated."""
 FARTHEST = 1e6
 """The largest −ln p: further away is no more of a difference."""
 
@@ -33,14 +33,14 @@ class Ranks:
 
     @classmethod
     def together(cls, several: Sequence[Ranks]) -> Ranks:
-        """Those of several scores of the same inputs, in rows."""
+        """Ranks of several scores of the same inputs, a row each."""
         return cls(torch.stack([one.values for one in several]), several[0].count)
 
     def p(self, x: Float[Tensor, "*scores m"]) -> Float[Tensor, "*scores m"]:
         """The share of known inputs with a number this large, uniform on new known ones.
 
         Ranks are interpolated, so that every rate can be had from few numbers. Beyond the largest of n numbers p falls from
-        1/(n + 1) like one over the distance: order is kept, and nothing is claimed that n inputs cannot tell.
+        1/(n + 1) like one over the distance: order is kept, and nothing is claimed beyond what n inputs can show.
         """
         if not self.count:
             return torch.ones_like(x, dtype=torch.float64)
@@ -82,7 +82,7 @@ class Ranks:
 
     @property
     def _start(self) -> Float[Tensor, "*scores 1"]:
-        """Where the tail starts."""
+        """The number at which the tail starts."""
         kept = self.values.shape[-1]
         return self.values[..., kept - 1 - self._tail : kept - self._tail]
 

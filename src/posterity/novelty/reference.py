@@ -226,7 +226,7 @@ def _total(ranks: Sequence[Ranks], columns: Tensor, own: int, *, among: bool = F
 
 
 def _joint(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Ranks:
-    """Of the sums of the inputs that the ranks are made of."""
+    """Ranks of the sums of scores that left-out inputs have."""
     return Ranks.of(_total(ranks, columns, own, among=True) if len(columns) else columns.new_empty(0))
 
 

@@ -38,7 +38,7 @@ def scores_of_left_out(
     compared: int,
     draw: torch.Generator,
 ) -> Float[Tensor, "m scores"]:
-    """The same of known inputs, each compared with those that were not left out with it, as new inputs will be with all.
+    """Scores of known inputs, each compared with those that were not left out with it, as new inputs will be with all.
 
     Where folds are left out fewer are left to compare with, and distances and the variance are larger than those of new inputs.
     By how much shows when as large a share is left out once more.

@@ -42,7 +42,7 @@ class Watch:
             parts.append(rows.detach())
 
     def given(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-        """What a network would have been given, where a predictor did not run it."""
+        """Note the network's inputs, for predictors that do not run it."""
         if not self._parts.get(INPUT):
             self.take(INPUT, inputs_of(given, named))
 

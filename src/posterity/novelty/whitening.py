@@ -47,7 +47,7 @@ class Whitening:
         return cls(mean, basis, ((1 - shrinkage) * spread + floor).rsqrt(), floor**-0.5 if floor > 0 else 0.0)
 
     def float(self) -> Whitening:
-        """The same in single precision."""
+        """The whitening in single precision."""
         return Whitening(self.mean.float(), self.basis.float(), self.scales.float(), self.outside)
 
     def __call__(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m _"]:

@@ -17,7 +17,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def audited(text: str) -> Certificate:
-    """The certificate, or `BadAudit`."""
+    """The certificate of a record that passes the audit; else `BadAudit`."""
     if len(text) > LONGEST:
         raise BadAudit(f"the record has {len(text):,} characters, and a certificate has at most {LONGEST:,}.")
     try:

@@ -38,7 +38,7 @@ class Spending:
 
     @property
     def options(self) -> int:
-        """How many combinations the union is over."""
+        """The number of combinations that the union bound pays for."""
         return math.prod(options for _, options in self.payments)
 
     @property

@@ -104,7 +104,7 @@ def certify(
         generator: of the draws. By default their seed follows from prior, posterior and examples, so that there is none to
             choose. One that is given must not have chosen or trained the posterior, and the certificate says that it was given.
         progress: whether to show a bar.
-        apart: how it is known that these are other rows than the prior's, for a table of few values where no value tells.
+        apart: how it is known that these are other rows than the prior's, for a table of few values where values do not say.
     Returns:
         A `Certificate`: the bound, all that it is made of, and what was checked.
     Raises:

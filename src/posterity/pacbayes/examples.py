@@ -38,7 +38,7 @@ class Weighting:
     """Whether what is independent is a group: its mean error is a number in [0, 1], and no throw of a coin."""
 
     def mean(self, values: Tensor) -> float:
-        """Of one number for each example."""
+        """The mean of one number for each example."""
         return float(self.weights @ values.double().cpu())
 
     def pieces(self) -> list[tuple[Batch, Tensor]]:

@@ -167,7 +167,7 @@ def _draws(case: Case, held: Weighted) -> Iterator[Portion]:
 
 @torch.no_grad()
 def mean_errors(case: Case, held: Sequence[Batch]) -> Tensor:
-    """Which examples the network at the prior's mean classifies wrongly."""
+    """Errors of the network at the prior's mean, one for each example."""
     like = next(case.model.parameters())
     weights = write_blocks(case.blocks, {name: case.prior.mean[name].to(like) for name in case.blocks})
     with evaluating(case.model):

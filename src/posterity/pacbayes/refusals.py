@@ -167,7 +167,7 @@ def unseen(
     past = prior.provenance
     if past.gaps and vouched is None:
         raise UnknownPast(
-            f"no one can tell what {who} has seen: {'; '.join(past.gaps)}. Learn it with `pt.learn` from an untrained "
+            f"it is not known what {who} has seen: {'; '.join(past.gaps)}. Learn it with `pt.learn` from an untrained "
             'network, or vouch for it with vouched="…", a text that the certificate then prints.'
         )
     shared = int(seen(past.hashes, examples.hashes).sum())

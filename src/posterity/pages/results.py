@@ -95,7 +95,7 @@ def certificate_page(title: str, certificate: Certificate, command: str = "") ->
 
 
 def prior_page(title: str, story: Mapping[str, str], gaussians: Mapping[str, Gaussian], command: str = "") -> str:
-    """One prior, block by block, or several beside each other."""
+    """One prior, block by block, or several side by side."""
     only = next(iter(gaussians.values())) if len(gaussians) == 1 else None
     drawn = {"spectra": plot.spectrum(gaussians if only is None else only)}
     return _page(title, "", [facts(story)], drawn, command)

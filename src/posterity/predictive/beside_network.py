@@ -73,7 +73,7 @@ def features_at(network: Replica, layer: str, point: Mapping[str, Tensor], batch
 
 @dataclass(frozen=True, eq=False)
 class InputModelPredictor(Predictor, kind="on inputs"):
-    """It gives probabilities, or normal numbers; unknown inputs are found by the inputs themselves."""
+    """Predictions by models of the inputs alone, without the network; unknown inputs are found by the inputs."""
 
     __repr__ = brief
 
@@ -92,7 +92,7 @@ class InputModelPredictor(Predictor, kind="on inputs"):
         return [replace(found, mean=found.mean.to(x.device), covariance=found.covariance.to(x.device), noise=noise)]
 
     def of_rows(self, x: Float[Tensor, "m d"]) -> Moments:
-        """The same for a matrix of inputs."""
+        """Predictions for a matrix of inputs."""
         rows = x.double()
         if isinstance(self.model, ClassModel):
             mean = self.model.logits(rows)

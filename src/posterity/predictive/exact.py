@@ -75,7 +75,7 @@ class ExactLinear(Predictor, kind="exact"):
         return self.choice
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
-        """Each member's normal outputs."""
+        """Means and variances of each member's outputs."""
         new = self.jacobian(network, [batch])
         kept: Kept = {}
         found = []
@@ -150,7 +150,7 @@ class LastLayer(ExactLinear, kind="last layer"):
         return False  # it holds their features itself
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
-        """In the features, where they are fewer than the examples; otherwise from the examples."""
+        """Means and variances: in the space of features where those are fewer than the examples, else of the examples."""
         if not self._in_features:
             return super().moments(network, batch)
         features, outputs = features_of(network.module, self.head, batch, known=True)
@@ -203,7 +203,7 @@ class AveragedNetworks(Predictor, kind="networks"):
     link: Link = "probit"
 
     def moments(self, network: Replica, batch: Batch) -> list[Moments]:
-        """Outputs without any variance."""
+        """Outputs with a variance of zero."""
         found = []
         for share, weights in self.networks:
             mean = outputs_at(network.module, network.blocks(weights), weights, batch).double()

@@ -109,7 +109,7 @@ class HeadPredictor(Predictor, kind="features"):
         return [self.moments_of(_rows(batch, self.head.width))]
 
     def moments_of(self, rows: Tensor) -> Moments:
-        """The same of rows that were looked at."""
+        """Moments of the outputs at checked rows."""
         if isinstance(self.head, NumberHead):
             mean, variance = self.head.moments_of(rows)
             return Moments(1.0, mean[:, None], (variance - self.head.noise)[:, None, None], Calibration())
@@ -204,7 +204,7 @@ class HeadModule(nn.Module):
         self.predictor, self.unknown = predictor, unknown
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        """As `Fit.predict`, in float32."""
+        """Predictions as `Fit.predict` makes them, in float32."""
         rows, head = features.double(), self.predictor.head
         if isinstance(head, ClassHead):
             found: tuple[Tensor, ...] = (head.log_probs_of(rows).exp(),)

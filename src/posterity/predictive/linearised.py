@@ -58,7 +58,7 @@ class StructuredGaussian(Predictor, kind="structured"):
         return [Moments(1.0, mean, covariance, self.calibration, shape)]
 
     def save(self) -> Stored:
-        """Its Gaussian is the fit's posterior."""
+        """The calibration alone: the Gaussian is the fit's posterior and is saved as that."""
         return self.about() | {"calibration": numbers_of(self.calibration)}, {}
 
     @classmethod

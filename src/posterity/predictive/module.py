@@ -90,15 +90,19 @@ def _parts(network: nn.Module, predictor: Predictor, weight: float) -> list[_Par
 
 
 def _remedy(predictor: Predictor) -> str:
-    what = (
-        "a Gaussian over all layers"
-        if isinstance(predictor, StructuredGaussian)
-        else "an exact posterior over all layers"
+    layers = tuple(predictor.gaussian.mean) if isinstance(predictor, StructuredGaussian) else ()
+    one = layers[0] if len(layers) == 1 else None
+    # A network that has memorised its examples has no exact last layer without others to judge it by.
+    remedy = (
+        'Learn a last layer, pt.posterior(model, data, blocks=["its name"]), which takes one forward pass'
+        if one is None
+        else f'With examples that were not trained on, pt.posterior(model, data, blocks=["{one}"], validation=others), a last '
+        "linear layer takes one forward pass"
     )
-    problem = f"predictions of {what} take gradients of the network, which an exported network does not have."
     return (
-        f'{problem} Learn a last layer, pt.posterior(model, data, blocks=["its name"]), which takes one forward pass, or serve '
-        "the fit itself: fit.save(path) and pt.load(path, model)."
+        f"predictions of {'a Gaussian' if layers else 'an exact posterior'} over {'a layer' if one else 'all layers'} take "
+        "gradients of the network, which an exported network does not have. "
+        f"{remedy}; or serve the fit itself: fit.save(path) and pt.load(path, model)."
     )
 
 

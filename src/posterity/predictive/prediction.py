@@ -75,7 +75,7 @@ class Prediction:
         )
 
     def at_once(self) -> Prediction:
-        """The same with everything computed."""
+        """The prediction with all deferred fields computed."""
         return replace(self)
 
     def but(self, **changed: Any) -> Prediction:
@@ -158,12 +158,12 @@ class Prediction:
 
     @property
     def variance(self) -> Tensor:
-        """Of the targets: what the weights leave open plus the noise."""
+        """The variance of the targets: uncertainty of the weights plus the noise."""
         return self.epistemic + self.aleatoric
 
     @property
     def entropy(self) -> Tensor:
-        """Of the predictive distribution, in nats."""
+        """The entropy of the predictive distribution, in nats."""
         return self.epistemic + self.aleatoric
 
     @property
@@ -279,7 +279,7 @@ def probabilities(
     samples: int = 100,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Of classes, over all parts of the average: without draws but for link="sampled"."""
+    """Probabilities of the classes, averaged over all parts: without draws but for link="sampled"."""
     probs = torch.zeros_like(moments[0].mean)
     for m in moments:
         if m.weight:

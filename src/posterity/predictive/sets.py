@@ -68,7 +68,7 @@ class LeftOutScores:
 
     @classmethod
     def of(cls, values: Float[Tensor, "n"], groups: Int[Tensor, "n"] | None = None) -> LeftOutScores:
-        """Of examples, or of groups of them."""
+        """Scores of examples, or of groups of them."""
         values, order = values.detach().cpu().double().sort()
         return cls(values, weights_of(len(values), None if groups is None else groups.cpu())[order])
 

@@ -355,7 +355,7 @@ class BPNN:
     def _linear_draws(
         self, posterior: Gaussian, column: Column, held: Batch, seed: int
     ) -> Iterator[tuple[float, Tensor]]:
-        """The same of the network made linear in its own column, whose draws τ only scales."""
+        """Draws of the network made linear in its own column, whose draws τ only scales."""
         network, dice = self._at_means(column), torch.Generator().manual_seed((seed + 3) % 2**63)
         device = next(network.parameters()).device
         inputs = [held.rows(some).to(device) for some in torch.arange(held.count).split(250)]
@@ -530,7 +530,7 @@ def _reached(network: Any, posterior: Gaussian, x: Any) -> list[str]:
 
 
 def _nll(prediction: Prediction, targets: Tensor) -> float:
-    """A mean, in nats."""
+    """The mean NLL, in nats."""
     targets = targets.to(prediction.mean.device)
     if isinstance(prediction.likelihood, Categorical):
         return score(prediction.probs, targets).nll

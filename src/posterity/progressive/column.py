@@ -107,7 +107,7 @@ def _lateral_layers(model: nn.Module, rules: Sequence[str], head: str) -> tuple[
 
 
 def _has_weights(module: nn.Module) -> bool:
-    """Whether it is one of the layers that can be a block, with weights to be trained."""
+    """Whether the layer has trainable weights and can be a block."""
     own = any(p.requires_grad for p in module.parameters(recurse=False))
     return own and not isinstance(module, nn.MultiheadAttention) and has_matrix_form(module)
 

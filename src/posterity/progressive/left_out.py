@@ -82,7 +82,7 @@ def _exact(
     likelihood: Likelihood,
     leave_out: LeaveOut,
 ) -> LeaveOneOut | None:
-    """Of the network made linear in its new blocks: None where it does not fit."""
+    """Left-out NLL of the network made linear in its new blocks: None where it does not fit into memory."""
     rows = len(targets) * outputs.shape[-1]
     if outputs.ndim != 2 or rows > SIDE or rows * prior.size > WRITTEN:
         return None
@@ -105,7 +105,7 @@ def _structured(
     likelihood: Likelihood,
     leave_out: LeaveOut,
 ) -> LeaveOneOut | None:
-    """Of the Gaussian over the new blocks, at some of the examples, one by one."""
+    """Left-out NLL by the Gaussian over the new blocks, at some of the examples, one by one."""
     if outputs.ndim != 2:
         return None
     means, covariances, count, replica = [], [], 0, Replica(network)

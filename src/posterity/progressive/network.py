@@ -78,7 +78,7 @@ class Network(nn.Module):
         return self.memory is not None
 
     def forget(self) -> None:
-        """Inputs are inputs again."""
+        """Forget what earlier columns handed on: inputs are plain inputs again."""
         self.memory = None
 
     @property
@@ -144,7 +144,7 @@ class PastColumns(Network):
 
 
 class _StopForward(BaseException):
-    """Nothing that a column does from here on is of use to another."""
+    """Stops a column's forward pass: the layers above are of no use to other columns."""
 
 
 def _heard(past: PastColumns, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> set[str]:

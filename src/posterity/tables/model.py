@@ -16,7 +16,7 @@ class ClassModel(ABC):
 
     @abstractmethod
     def logits(self, x: Float[Tensor, "m d"]) -> Float[Tensor, "m classes"]:
-        """Log probabilities."""
+        """Log probabilities of the classes."""
 
 
 class NumberModel(ABC):
@@ -24,7 +24,7 @@ class NumberModel(ABC):
 
     @abstractmethod
     def numbers(self, x: Float[Tensor, "m d"]) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"], Float[Tensor, " m"]]:
-        """Its mean, the variance that more examples would take away, and the variance of the noise."""
+        """The mean, the epistemic variance (which more examples would reduce) and the variance of the noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class TableFit:
 
 
 def log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Of a normal number."""
+    """The log density of a normal number."""
     return -0.5 * ((y - mean).square() / variance + variance.log() + math.log(2 * math.pi))
 
 

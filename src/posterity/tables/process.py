@@ -61,7 +61,7 @@ class ProcessKernel:
 
     @property
     def lengths(self) -> Float[Tensor, " d"]:
-        """One a column."""
+        """The length scales, one for each column."""
         return self.logs[:-3].exp()
 
     @property

@@ -48,7 +48,7 @@ class Cost:
     parameters: int
 
     def rows(self) -> list[tuple[str, str]]:
-        """For a table."""
+        """The costs as rows of a printed table."""
         most = sorted(self.parts.items(), key=lambda part: -part[1])
         return [
             ("plan", " + ".join(self.plan.ways)),
@@ -60,7 +60,7 @@ class Cost:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The costs as values that JSON can hold."""
         return {
             "plan": {"ways": list(self.plan.ways), "reasons": list(self.plan.reasons)},
             "memory_bytes": self.memory,
@@ -217,7 +217,7 @@ def _tried(model: nn.Module, shape: tuple[int, ...]) -> tuple[int, float]:
 
 
 def _flops() -> float:
-    """Of float64 on this machine, a second: measured on a small product."""
+    """Float64 operations a second on this machine, measured on a small product."""
     a = torch.ones(256, 256, dtype=torch.float64)
     a @ a
     began = time.perf_counter()
@@ -227,7 +227,7 @@ def _flops() -> float:
 
 
 def size(count: float) -> str:
-    """Bytes in words."""
+    """A number of bytes as text."""
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -236,7 +236,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words."""
+    """A number of seconds as text."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds >= 1 else "a second"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -146,7 +146,7 @@ class Fit:
     ) -> Tensor:
         """Which rows of a pool to label next, the one that is worth the most first. For heads on features (`pt.head`).
 
-        Labels that are expected to tell most about the predictions of the whole pool (expected predictive information gain, to
+        Labels that are expected to say most about the predictions of the whole pool (expected predictive information gain, to
         second order), each given those chosen before it. Memory does not grow with the pool.
 
         Args:

@@ -1,4 +1,4 @@
-"""A certificate for few examples with a new head: learn several times, each time without a part that then tells the error.
+"""A certificate for few examples with a new head: learn several times, and measure the error on the part left out.
 
 After a new head the prior's mean knows no class, and every bound that starts from the prior is empty. A fit that was learned
 without some examples may be anything at all: those examples are plain test data for it. The bound is on a predictor that takes
@@ -84,7 +84,7 @@ def certify_folds(
         confidence: with which the bound holds.
         likelihood: of the outputs; `Categorical()`, which is the default.
         groups: what belongs together, as for `pt.certify`: a group is in one part, and n counts groups.
-        folds: how many parts. More of them leave more to learn from, and fewer examples to tell each fit's error.
+        folds: how many parts. With more parts each fit learns from more examples, and is tested on fewer.
         learner: "learn" trains networks beside the exact posterior, "adapt" does not and takes a second.
         classes: the names of the classes, as for `learn`.
         head: "keep" or "new", as for `learn`.
@@ -152,7 +152,7 @@ def certify_folds(
     case = Case.at_prior(model, found, task.prior, examples.n, likelihood, batch_size=batch_size)
     beside = bounded("mean", case, examples.readings())
     examples = replace(examples, grouped=grouped)
-    notes = (*found.notes, f"each of {folds} fits was learned without the examples that tell its error")
+    notes = (*found.notes, f"each of {folds} fits was learned without the examples that measure its error")
     certificate = written(
         by_parts(counts, case, grouped, FOLDS),
         case,

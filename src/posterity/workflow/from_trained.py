@@ -87,7 +87,7 @@ def posterior(
         UnsupportedLayer: if a trainable layer cannot become a block; leave it out with `blocks`.
 
     Warns:
-        Memorisation: if there is no validation data and the training data cannot tell how sure to be.
+        Memorisation: if there is no validation data and the training data does not show how sure to be.
 
     Example:
         >>> fit = pt.posterior(model, train_loader)

@@ -96,7 +96,7 @@ class Plan:
     reasons: tuple[str, ...]
 
     def but(self, reason: str) -> Plan:
-        """The same with what happened on the way."""
+        """The plan with notes on what happened."""
         return replace(self, reasons=(*self.reasons, reason))
 
     def instead(self, way: Way, reason: str) -> Plan:
@@ -174,7 +174,7 @@ def _decided(f: Facts) -> Plan:
 
 
 def _with_inputs(f: Facts, plan: Plan) -> Plan:
-    """The same with models of the inputs, where what the network leaves out can be compared with them."""
+    """The plan with models of the inputs as candidates, where what the network leaves out can be compared with them."""
     n = f.examples
     if f.inputs is None or n is None or f.verb != "learn" or plan.ways[0] == "one network" or not f.can_leave_out:
         return plan

@@ -41,7 +41,7 @@ class FromScratch:
     """As it is, a network that was trained on one example a class is sure of everything."""
 
     def training(self, count: int) -> Training:
-        """For so many examples."""
+        """The training for this number of examples."""
         thousands = max(1.0, count / 1000)
         steps = round(self.steps * max(thousands**0.5, self.least * thousands))
         return Training(steps, self.peak, 0.2, 128, from_scratch=True, softened=0.9, unjudged=self.unjudged)
@@ -56,7 +56,7 @@ class ManyExamples:
     epochs: int = 15
 
     def options(self) -> dict[str, Any]:
-        """Of `pt.train`."""
+        """Options of `pt.train`."""
         return {"schedule": "one-cycle", "lr": self.lr, "batch_size": self.batch_size, "epochs": self.epochs}
 
 
@@ -114,7 +114,7 @@ class InputModels:
 
 @dataclass(frozen=True)
 class Stacking:
-    """How much is believed of each candidate before any example is left out, in examples that only it explains.
+    """Pseudo-counts of the candidates: how much each weighs before any example is left out.
 
     With one label a class nothing can be left out, and the shares of these numbers are the weights.
     """

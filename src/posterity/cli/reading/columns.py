@@ -34,7 +34,7 @@ SHARE = 0.5
 
 
 def check_target(table: Table, options: ReadOptions, needed: bool) -> None:
-    """That `--target` names a column, where one is needed."""
+    """Refuse a table whose target column is not named, or not there."""
     if options.target is not None and options.target not in table.names:
         raise BadData(f'--target "{options.target}": {_has(table, options.target)}')
     if options.target is None and needed:

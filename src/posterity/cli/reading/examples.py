@@ -74,7 +74,7 @@ class ReadOptions:
 
 
 def is_code(encoder: str) -> bool:
-    """Whether an encoder's name stands for code of somebody's, which is run only if the user names it."""
+    """Whether an encoder's name stands for someone's code, which is run only if the user names it."""
     return ":" in encoder and encoder.partition(":")[0] not in LIBRARIES
 
 
@@ -88,7 +88,7 @@ class TableColumn:
 
     @property
     def width(self) -> int:
-        """How many inputs it becomes."""
+        """How many inputs of the network this column becomes."""
         return len(self.categories) or 1
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ class DataRecipe:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns that are read."""
+        """Names of the columns that are read."""
         return tuple(column.name for column in self.columns)
 
     @property
@@ -185,7 +185,7 @@ class DataRecipe:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The recipe as values that JSON can hold."""
         return asdict(self)
 
     @classmethod
@@ -269,7 +269,7 @@ class TensorExamples:
 
     @property
     def outputs(self) -> int:
-        """How many outputs a network needs for them."""
+        """How many outputs a network needs for these examples."""
         return len(self.classes) if self.classes else (1 if self.y is None or self.y.ndim < 2 else self.y.shape[1])
 
 

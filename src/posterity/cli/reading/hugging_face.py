@@ -20,7 +20,7 @@ MARKS = ("dataset_dict.json", "dataset_info.json", "state.json")
 
 
 def is_hugging_face(folder: Path) -> bool:
-    """Whether a folder is one."""
+    """Whether a folder holds a Hugging Face data set."""
     return any((folder / name).is_file() for name in MARKS)
 
 
@@ -60,7 +60,7 @@ def picture_of(found: Any, options: ReadOptions) -> str | None:
 
 
 def image_shape(found: Any, options: ReadOptions) -> tuple[int, ...] | None:
-    """Of one input, where inputs are images: their headers say."""
+    """The shape of one image, read from the images' headers."""
     picture = picture_of(found, options)
     if picture is None:
         return None

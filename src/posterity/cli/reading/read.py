@@ -46,7 +46,7 @@ class Preview:
 
 
 def kind_of(path: str) -> Kind:
-    """What a path names."""
+    """The kind of data at a path."""
     if path in IDX:
         return "named"
     where = Path(path)

@@ -38,7 +38,7 @@ class SeenRows:
 
     @classmethod
     def of(cls, examples: TensorExamples) -> SeenRows:
-        """Of a table; other data has none, and is known by its exact hashes."""
+        """The record of a table's rows; other data has none, and is recognised by exact hashes."""
         found = _hashes(examples)
         return cls(found[:: max(1, -(-len(found) // KEPT))])
 
@@ -61,7 +61,7 @@ class SeenRows:
         return SeenRows(np.concatenate((self.hashes, other.hashes)))
 
     def to_json(self) -> str:
-        """As text."""
+        """The record as text."""
         return base64.b64encode(self.hashes.astype("<u8").tobytes()).decode()
 
     @classmethod

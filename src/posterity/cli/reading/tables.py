@@ -46,7 +46,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Of all columns."""
+        """Names of all columns."""
         return [*self.columns, *self.refused]
 
     def place(self, row: int) -> str:
@@ -145,7 +145,7 @@ def number(text: str) -> float | None:
 
 
 def numbers(texts: list[str]) -> Numbers | None:
-    """The same for many at once; None if one of them is no number."""
+    """Many numbers at once; None if one text is no number."""
     try:
         found = np.array(list(map(float, texts)))
     except ValueError:

@@ -84,7 +84,7 @@ def around_prior(problem: Problem, options: Options) -> Candidate:
 
 
 def judged_by(predictor: ExactLinear, leave_out: LeaveOut) -> tuple[Tensor | None, Tensor | None]:
-    """Of left-out examples: the probability of the truth, or its deviation from the mean."""
+    """Scores of left-out examples: the probability of the truth, or its deviation from the mean."""
     likelihood, choice = predictor.likelihood, predictor.choice
     known = [m.weight * m.log_probs.double().exp() for m in choice.members if m.log_probs is not None]
     probs = torch.stack(known).sum(0) if known else None

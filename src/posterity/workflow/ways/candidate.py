@@ -169,7 +169,7 @@ def sets_scores(
 
 
 def deviations_of(left_out: LeaveOneOut, likelihood: GaussianNoise, targets: Tensor, tau: float) -> Tensor | None:
-    """Of one number each: how many standard deviations targets are from what was said of them."""
+    """Deviations of targets from predicted means, in predicted standard deviations."""
     mean, own, noise = likelihood.predicted(left_out.mean, tau * left_out.covariance.diagonal(dim1=-2, dim2=-1))
     if mean.shape[1] != 1:
         return None
@@ -177,7 +177,7 @@ def deviations_of(left_out: LeaveOneOut, likelihood: GaussianNoise, targets: Ten
 
 
 def deviations_from(moments: Float[Tensor, "2 m"], targets: Tensor) -> Tensor | None:
-    """The same from means and variances of left-out numbers."""
+    """Deviations from the means and variances of left-out predictions."""
     if targets.ndim > 1 and targets.shape[1] != 1:
         return None
     mean, variance = moments

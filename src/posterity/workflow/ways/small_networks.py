@@ -57,7 +57,7 @@ class Siblings:
 
     @property
     def shares(self) -> list[float]:
-        """How much each counts: the first as much as the others together."""
+        """Weights of the networks: the first counts as much as the others together."""
         return [0.5, *(0.5 / len(self.others) for _ in self.others)]
 
 

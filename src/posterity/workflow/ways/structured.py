@@ -41,9 +41,9 @@ know them by heart."""
 VALIDATED = 1.5
 """The spread of what is believed of a logarithmic temperature where validation examples choose it: hardly anything."""
 SPARED = 0.05
-"""Nats that a posterior may cost a training example where nothing else tells how wide to be (study memorised)."""
+"""Nats that a posterior may cost a training example where nothing else says how wide to be (study memorised)."""
 PROMISED = 0.02
-"""Nats that a posterior of one layer costs an example at most, any example, where nothing else tells how wide to be."""
+"""Nats that a posterior of one layer costs an example at most, any example, where nothing else says how wide to be."""
 
 
 def structured(problem: Problem, options: Options) -> FitParts:
@@ -181,7 +181,7 @@ def _as_trained(
 def _by_training_data(
     model: nn.Module, gaussian: Gaussian, likelihood: Likelihood, data: Data, link: Link, batch_size: int
 ) -> tuple[Calibration, bool]:
-    """Width and softness by leave-one-out on some training examples, and whether these are memorised and cannot tell."""
+    """Width and softness by leave-one-out on some training examples, and whether these are memorised."""
     found_at = _predicted(model, gaussian, likelihood, data, batch_size, LOOKED_AT)
     if found_at is None:
         return Calibration(), False
@@ -240,7 +240,7 @@ def by_heart(outputs: Tensor, likelihood: Likelihood, targets: Tensor) -> bool:
 
 
 def _widest(seen: LeaveOneOut, likelihood: Likelihood, targets: Tensor, link: Link) -> float:
-    """The greatest width that still explains the training targets: they cannot tell what is too narrow, but what is too wide."""
+    """The greatest width that still explains the training targets: they show what is too wide, not what is too narrow."""
     if isinstance(likelihood, GaussianNoise):
         return 0.0
     most = seen.nll(likelihood, targets, Calibration(0.0), link) + SPARED
@@ -249,7 +249,7 @@ def _widest(seen: LeaveOneOut, likelihood: Likelihood, targets: Tensor, link: Li
 
 def _warn(used: str) -> None:
     warnings.warn(
-        "the network fits its training examples as if it had memorised them, and they cannot tell how sure it should be of "
+        "the network fits its training examples as if it had memorised them, and they do not show how sure it should be of "
         f"others. {used}. Give examples that were not trained on, pt.posterior(..., validation=(x, y)), or train "
         "with pt.learn, which holds a part out.",
         Memorisation,

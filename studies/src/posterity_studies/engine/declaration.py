@@ -77,11 +77,11 @@ CellFunction = Callable[[Arguments, torch.Generator], Values]
 
 
 def record(function: CellFunction, cell: Cell) -> Record:
-    """Compute a cell and time it.
+    """Compute a cell and time it, in seconds of the processor: on a machine that is shared they are the same.
 
     Sums associate differently over threads; with one a cell's digits depend on its arguments alone.
     """
-    threads, start = torch.get_num_threads(), time.perf_counter()
+    threads, start = torch.get_num_threads(), time.process_time()
     torch.set_num_threads(1)
     try:
         values = function(cell.arguments, cell.generator())
@@ -90,7 +90,7 @@ def record(function: CellFunction, cell: Cell) -> Record:
         raise
     finally:
         torch.set_num_threads(threads)
-    seconds = round(time.perf_counter() - start, 3)
+    seconds = round(time.process_time() - start, 3)
     versions = {"posterity": __version__, "torch": version("torch")}
     return Record(cell.study, cell.key, cell.arguments, values, seconds, versions, cell.source)
 

@@ -25,7 +25,7 @@ from posterity_studies.shared.pieces import Note, identity, kept
 from posterity_studies.shared.rivals.training import nll
 from posterity_studies.shared.shots import MADE_UP, Shots, drawn_maps
 from posterity_studies.shared.softmax_regression import descend
-from posterity_studies.studies.few_shot_modes.methods import SCALES, TAUS, ModeChoice, Posterior, chosen
+from posterity_studies.studies.few_shot_modes.methods import SCALES, TAUS, Mode, ModeChoice, Posterior, chosen
 
 PUBLISHED = (1e-6, 1e-8, 1e-10)
 """The paper's γ. Beside the pull of the pictures none can be distinguished from zero: one mode serves all three."""
@@ -54,7 +54,7 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
 
 
 @dataclass(frozen=True, eq=False)
-class Mode:
+class Training:
     """A network on its way to a mode: after how many pieces of training, its validation NLL, and what the last piece gained."""
 
     name: str
@@ -115,17 +115,17 @@ class Bench:
         own = scaled_identity(self.arguments["head"], (len(head), head.shape[1]))
         return pt.Gaussian(dict(self.body.mean) | {HEAD: head}, dict(below) | {HEAD: own})
 
-    def _under(self, name: str, below: Mapping[str, Matrix]) -> Mode:
+    def _under(self, name: str, below: Mapping[str, Matrix]) -> Training:
         return self._started(name, self._prior(below))
 
-    def _started(self, name: str, prior: pt.Gaussian | None, order: int = 0, dropout: float = 0.0) -> Mode:
+    def _started(self, name: str, prior: pt.Gaussian | None, order: int = 0, dropout: float = 0.0) -> Training:
         """The first piece of a training, from the pre-trained stage and a head at zero."""
         model = self.source.network(self.shots.classes)
         if dropout:
             model.avgpool = nn.Sequential(model.avgpool, nn.Dropout(dropout))
-        return self._trained(Mode(name, model, prior, order))
+        return self._trained(Training(name, model, prior, order))
 
-    def _arrived(self, mode: Mode) -> Mode:
+    def _arrived(self, mode: Training) -> Training:
         """The same, trained on piece by piece until one of them gained next to nothing."""
         enough = FLAT * len(self.shots.train[1])
         while mode.gained > enough and mode.pieces < self.arguments["pieces"]:
@@ -133,14 +133,14 @@ class Bench:
         self.notes[mode.name] |= {"pieces": mode.pieces}
         return mode
 
-    def _trained(self, mode: Mode) -> Mode:
+    def _trained(self, mode: Training) -> Training:
         """A piece more, by Adam in small batches: no validation picture takes part. Killed cells find finished pieces again."""
 
         def piece() -> Note:
             epochs = self.arguments["epochs"]
             history = train(
                 mode.model, self.shots.train, mode.prior, validation=None, epochs=epochs, stop_after=epochs, halve_after=2,
-                batch_size=self.arguments["batch"], start="model", prior_every=8, progress=False,
+                batch_size=self.arguments["batch"], start="model", prior_every=16, progress=False,
                 optimiser=lambda p: torch.optim.Adam(p, self.arguments["lr"], fused=True),
                 generator=torch.Generator().manual_seed(100 * mode.order + 10 * mode.pieces + self.arguments["seed"]),
             )  # fmt: skip
@@ -153,15 +153,17 @@ class Bench:
         self.notes[mode.name] = line | {"first": first, "held": float(f"{held:.5g}")}
         return replace(mode, pieces=mode.pieces + 1, held=held, gained=line["gained"])
 
-    def _file(self, mode: Mode) -> Path | None:
+    def _file(self, mode: Training) -> Path | None:
         if self.arguments["set"].startswith(MADE_UP):
             return None
         parts = [*identity(self.arguments, *AFTERWARDS), mode.name, str(mode.pieces)]
         return RUNS / "modes" / f"{fingerprint(parts, digits=16)}.safetensors"
 
-    def _strongest(self, options: Sequence[float], first: int, mode: Callable[[float], Mode]) -> tuple[float, Mode]:
+    def _strongest(
+        self, options: Sequence[float], first: int, mode: Callable[[float], Training]
+    ) -> tuple[float, Training]:
         """The strength of least validation NLL after one piece, from neighbour to neighbour; its network trained to the end."""
-        made: dict[int, Mode] = {}
+        made: dict[int, Training] = {}
 
         def loss(k: int) -> float:
             made[k] = mode(options[k])
@@ -170,10 +172,11 @@ class Bench:
         k = descend(loss, first, 0, len(options) - 1)
         return options[k], self._arrived(made[k])
 
-    def _tempered(self, mode: Mode, priors: Mapping[float, pt.Gaussian], begin: float) -> dict[str, Any]:
+    def _tempered(self, mode: Training, priors: Mapping[float, pt.Gaussian], begin: float) -> dict[str, Any]:
         """Draws around the mode: the prior's strength where one mode serves several, then scales and temperature."""
         looks = self.arguments["looks"]
-        made = {s: Posterior.at_mode(mode.model, prior, self.shots.train) for s, prior in priors.items()}
+        there = Mode.of(mode.model, [*self.body.mean, HEAD], self.shots.train)
+        made = {s: Posterior.at_mode(there, prior) for s, prior in priors.items()}
         plain = {s: chosen(posterior, self.shots.held, SCALES[:1], looks) for s, posterior in made.items()}
         strength = min(plain, key=lambda s: plain[s].held)
         scaled = chosen(made[strength], self.shots.held, SCALES[1:], looks)
@@ -183,8 +186,8 @@ class Bench:
         picked = {"strength": strength, "scales": best.scales, "beta": float(f"{best.beta:.4g}"), "tau": best.tau}
         picked |= {"held": float(f"{best.held:.5g}"), "coldest": best.tau == TAUS[-1]}
         seconds = round(time.process_time() - begin, 1)
-        there = {f"mode {name}": at_mode[name] for name in ("accuracy", "nll", "ece", "auroc")}
-        return answer | there | picked | {"seconds": seconds}
+        values = {f"mode {name}": at_mode[name] for name in ("accuracy", "nll", "ece", "auroc")}
+        return answer | values | picked | {"seconds": seconds}
 
     def _answer(self, probs: Callable[[Tensor], Tensor], seconds: float) -> dict[str, Any]:
         """All measures, from one pass over test pictures and unknown ones."""

@@ -106,6 +106,9 @@ STUDY = Study(
         "preset.",
         "Networks without a prior: one, an ensemble of five orders of the pictures, and MC dropout before the head at the rate "
         "0.01. All are trained in the same way, at the one rate 1e-4.",
+        "The learned prior's force is taken exactly every 16 steps and moved along by its leading directions between them, which "
+        "leaves the mode as it is: on UC Merced with seed 7, which is not in the study, 20 epochs at the full share end with the "
+        "same validation NLL to three digits as with 8 steps (which the first learned cell has).",
         "The paper's figures are pictures without numbers: only signs can be compared.",
     ),
 )

@@ -68,12 +68,15 @@ class Isotropic:
         """Of the data relative to the prior; zeros, which change no bound, are left out."""
         return (self.data / self.gamma).flatten()
 
-    def noise(self, beta: float, generator: torch.Generator) -> Tensor:
+    def spread(self, beta: float) -> Tensor:
+        """By how much draws are narrower than the prior's along the data's eigenvectors."""
+        return ((self.gamma / (beta * self.data + self.gamma)).sqrt() - 1).float()
+
+    def noise(self, spread: Tensor, generator: torch.Generator) -> Tensor:
         """One draw around zero."""
         drawn = torch.randn(len(self.left), len(self.right), generator=generator)
-        less = (self.gamma / (beta * self.data + self.gamma)).sqrt() - 1
-        inside = (self.left.mT @ drawn @ self.right) * less.float()
-        return (drawn + self.left @ inside @ self.right.mT) / math.sqrt(self.gamma)
+        inside = (self.left.mT @ drawn @ self.right) * spread
+        return torch.addmm(drawn, self.left @ inside, self.right.mT).div_(math.sqrt(self.gamma))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +91,21 @@ class LearnedBlock:
     def spectrum(self) -> Tensor:
         return (self.data / self.prior).flatten()
 
-    def noise(self, beta: float, generator: torch.Generator) -> Tensor:
+    def spread(self, beta: float) -> Tensor:
+        """Standard deviations in the prior's eigenframe."""
+        return (beta * self.data + self.prior).rsqrt().float()
+
+    def noise(self, spread: Tensor, generator: torch.Generator) -> Tensor:
         drawn = torch.randn(self.prior.shape, generator=generator)
-        return self.left @ (drawn * (beta * self.data + self.prior).rsqrt().float()) @ self.right.mT
+        return self.left @ drawn.mul_(spread) @ self.right.mT
 
 
 Block = Isotropic | LearnedBlock
 
 
-def posterior_block(prior: Matrix, data: Matrix) -> Block:
+def posterior_block(prior: Matrix, data: tuple[LowRank, LowRank]) -> Block:
     """One block's posterior precision, for any weight of the data."""
-    assert isinstance(data, Kronecker)
-    left, right = (LowRank.of(side.float()) for side in (data.left, data.right))
+    left, right = data
     if isinstance(prior, ScaledIdentity):
         gamma = float(prior.trace()) / (prior.shape[0] * prior.shape[1])
         return Isotropic(gamma, left.vectors, right.vectors, torch.outer(left.values, right.values))
@@ -112,6 +118,32 @@ def posterior_block(prior: Matrix, data: Matrix) -> Block:
 
 
 @dataclass(frozen=True, eq=False)
+class Mode:
+    """A trained network and K-FOC of its training pictures: made once, for posteriors under several priors."""
+
+    model: nn.Module
+    weights: Mapping[str, Tensor]
+    data: Mapping[str, tuple[LowRank, LowRank]]
+    nll: float
+    count: int
+
+    @classmethod
+    def of(cls, model: nn.Module, names: Sequence[str], train: Pair) -> Mode:
+        """One pass over the training pictures."""
+        found = find_blocks(model, named(names))
+        curvature = estimate(
+            model, train, pt.KFOC(), blocks=list(found), batch_size=AT_ONCE,
+            generator=torch.Generator().manual_seed(0), progress=False,
+        )  # fmt: skip
+        data = {}
+        for name in found:
+            pair = curvature[name]
+            assert isinstance(pair, Kronecker)
+            data[name] = LowRank.of(pair.left.float()), LowRank.of(pair.right.float())
+        return cls(model, read_blocks(model, found), data, curvature.nll, curvature.count)
+
+
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """The Laplace approximation around a trained network: K-FOC of the training pictures, and the prior."""
 
@@ -120,19 +152,13 @@ class Posterior:
     landscape: Landscape
 
     @classmethod
-    def at_mode(cls, model: nn.Module, prior: pt.Gaussian, train: Pair) -> Posterior:
-        """One pass over the training pictures."""
-        found = find_blocks(model, named(prior.mean))
-        curvature = estimate(
-            model, train, pt.KFOC(), blocks=list(found), batch_size=AT_ONCE,
-            generator=torch.Generator().manual_seed(0), progress=False,
-        )  # fmt: skip
-        blocks = {name: posterior_block(prior.precision[name], curvature[name]) for name in found}
-        weights = read_blocks(model, found)
-        shifts = {name: weights[name].detach() - prior.mean[name] for name in found}
-        quadratics = {name: float(prior.precision[name].quadratic(shifts[name])) for name in found}
+    def at_mode(cls, mode: Mode, prior: pt.Gaussian) -> Posterior:
+        """Under a prior around any weights."""
+        blocks = {name: posterior_block(prior.precision[name], data) for name, data in mode.data.items()}
+        shifts = {name: mode.weights[name].detach() - prior.mean[name] for name in blocks}
+        quadratics = {name: float(prior.precision[name].quadratic(shifts[name])) for name in blocks}
         spectra = {name: block.spectrum() for name, block in blocks.items()}
-        return cls(model, blocks, Landscape(spectra, quadratics, curvature.nll, curvature.count))
+        return cls(mode.model, blocks, Landscape(spectra, quadratics, mode.nll, mode.count))
 
     def beta(self, scales: str) -> float:
         """The weight of the data's curvature: the optimum of a bound over all scales is this one number."""
@@ -145,9 +171,10 @@ class Posterior:
     def predict(self, x: Tensor, beta: float, taus: Sequence[float], draws: int) -> dict[float, Tensor]:
         """Mean probabilities over draws, for each temperature with the same noise. An overflow counts as a guess."""
         generator = torch.Generator().manual_seed(0)
+        spreads = {name: block.spread(beta) for name, block in self.blocks.items()}
         total: dict[float, Tensor] = {}
         for _ in range(draws):
-            noise = {name: block.noise(beta, generator)[None] for name, block in self.blocks.items()}
+            noise = {name: block.noise(spreads[name], generator)[None] for name, block in self.blocks.items()}
             for tau, probs in tempered_probabilities(self.model, noise, x, taus).items():
                 probs = probs.nan_to_num(1 / probs.shape[-1])
                 total[tau] = total[tau] + probs / draws if tau in total else probs / draws

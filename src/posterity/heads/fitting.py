@@ -161,6 +161,11 @@ class _Workspace:
         return (left & others.any(1)).nonzero().flatten()
 
     @property
+    def alone(self) -> bool:
+        """Whether beliefs speak alone."""
+        return not len(self.judged) and self.recipe.alone is not None
+
+    @property
     def judged_labels(self) -> Int[Tensor, " m"]:
         return self.y[self.judged]
 
@@ -225,7 +230,7 @@ class _Workspace:
         """All candidates. Where a class has a name and no label, only names can speak for it."""
         views, strengths, _ = self.plan
         made = []
-        if len(self.present) == self.classes and not len(self.judged):
+        if len(self.present) == self.classes and self.alone:
             made = [self.softmax(view, [(strengths[0], 0.0)])[0] for view in views]
             none = [self.x.new_zeros(size, self.classes) for size in (self.x.shape[1], 1, 0)]
             made.append(_FittedCandidate(HeadCandidate("unit", "frequencies", 0.0), none[0], none[1][0], none[2]))
@@ -275,7 +280,7 @@ class _Workspace:
         scores = torch.stack([log_scores(p, labels) for p in log_probs])
         counts = torch.tensor([recipe.count(e.candidate) for e in entries], dtype=torch.float64)
         named = torch.tensor([e.candidate.size > 0 for e in entries])
-        if len(labels) == 0 and not bool(named.all()):
+        if self.alone and not bool(named.all()):
             columns = self.spread
             alone = counts.new_tensor([recipe.count_alone(e.candidate, columns) for e in entries])[~named]
             counts[~named] = alone / alone.sum()

@@ -46,9 +46,10 @@ class HeadRecipe:
     """The same for the temperature of the whole stack."""
     counts: tuple[float, float, float] = (0.5, 0.125, 0.05)
     """Pseudo-counts of candidates: a softmax on unit-length inputs, on standardised ones, a discriminant. Simple ones first."""
-    alone: tuple[float, float] = (0.4, 0.3)
+    alone: tuple[float, float] | None = (0.4, 0.3)
     """Where no label can be left out: weights of a softmax on standardised columns and of the frequencies, over that of one on
-    unit-length inputs, for a spread over `usual` columns. Settled, set by set left out, on 67 sets that no study reports."""
+    unit-length inputs, for a spread over `usual` columns. Settled, set by set left out, on 67 sets that no study reports.
+    None: by `counts` there too, for columns that another model made."""
     usual: float = 20.0
     power: float = 0.6
     """How much the weights on both sides change with the number of columns, in logarithms."""
@@ -72,10 +73,11 @@ class HeadRecipe:
 
         Embeddings spread over hundreds: directions say the class. A table's few columns may say nothing about it.
         """
+        standardised, frequencies = self.alone or (0.0, 0.0)
         trust = (columns / self.usual) ** self.power
         if candidate.method == "frequencies":
-            return self.alone[1] / trust
-        return trust if candidate.view == "unit" else self.alone[0]
+            return frequencies / trust
+        return trust if candidate.view == "unit" else standardised
 
     def log_temperature(self, candidate: HeadCandidate) -> float:
         """Where the belief about its logarithmic temperature has its centre: strong priors leave logits too small."""

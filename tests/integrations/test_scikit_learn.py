@@ -253,19 +253,21 @@ def noisy(n, seed=0):
     return random.randn(n, 3), random.choice(["no", "yes"], n)
 
 
-@pytest.mark.parametrize("how", ["weights", "copies"])
+@pytest.mark.parametrize("how", ["weights", "copies", "noisy copies"])
 def test_copies_of_one_example_are_never_on_both_sides(how):
     """Each of 30 examples five times: sets by them cover what is promised only if no copy was fitted."""
-    covered = []
+    covered, moved = [], np.random.RandomState(0)
     for seed in range(6):
         X, y = noisy(30, seed)
         model = small(pt.PosteriorClassifier, held_out=0.5)
         if how == "weights":
             model.fit(X, y, sample_weight=np.full(30, 5))
         else:
-            model.fit(np.repeat(X, 5, 0), np.repeat(y, 5))
-        assert model.n_held_out_ == 15
-        assert model.fit_.posterior.provenance.count == 15
+            noise = 0.02 * (how == "noisy copies") * moved.randn(150, 3)
+            model.fit(np.repeat(X, 5, 0) + noise, np.repeat(y, 5))
+        times = 5 if how == "noisy copies" else 1
+        assert len(np.unique(model.held_groups_)) == 15
+        assert model.n_held_out_ == model.fit_.posterior.provenance.count == 15 * times
         new, truth = noisy(200, 100 + seed)
         sets = model.predict_set(new, 0.8)
         covered.append(sets[np.arange(200), np.searchsorted(model.classes_, truth)].mean())
@@ -273,10 +275,10 @@ def test_copies_of_one_example_are_never_on_both_sides(how):
 
 
 def persons(count, rows, seed):
-    """Rows of some persons that are nearly the same, with one label each that no input tells."""
+    """Rows of some persons, alike but no near copies, with one label each that no input tells."""
     random = np.random.RandomState(seed)
     X, y = noisy(count, seed)
-    X = np.repeat(X, rows, 0) + 0.05 * random.randn(count * rows, 3)
+    X = np.repeat(X, rows, 0) + 0.3 * random.randn(count * rows, 3)
     return X, np.repeat(y, rows), np.repeat([f"person {k}" for k in range(count)], rows)
 
 
@@ -310,6 +312,15 @@ def test_examples_that_were_fitted_promise_no_coverage(kind):
     with pytest.raises(NotHeldOut, match="30 of these 40 examples were fitted"):
         model.conformalize(X, y)
     assert model.conformalize(X[30:], y[30:]).n_held_out_ == 10
+    # Nor do they in other numbers: sets by them would hold the truth half of the time.
+    chance = np.random.RandomState(1)
+    for again in (X[:30].round(2), X[:30].astype(np.float16), X[:30] + 0.02 * chance.randn(30, 3)):
+        with pytest.raises(NotHeldOut, match="copies of such"):
+            model.conformalize(again, y[:30])
+    # Noisy copies of new examples are held out once.
+    many = np.repeat(X[30:], 5, 0) + 0.02 * chance.randn(50, 3)
+    model.conformalize(np.concatenate((many, chance.randn(30, 3))), np.concatenate((np.repeat(y[30:], 5), y[:30])))
+    assert len(np.unique(model.held_groups_[:50])) <= 10
 
 
 def test_rows_of_few_values_are_no_copies_by_that():

@@ -459,6 +459,14 @@ def test_groups_of_another_length_are_refused(verb):
         call(short)
 
 
+@pytest.mark.parametrize("verb", CERTIFY)
+def test_arrays_certify_as_tensors_do(verb):
+    scene = Scene()
+    arrays = D[0].double().numpy(), D[1].numpy()
+    found, wanted = (CERTIFY[verb](Scene(), scene.prior, data, GROUPS) for data in (arrays, D))
+    assert (found.bound, found.assumes) == (wanted.bound, wanted.assumes)
+
+
 @pytest.mark.parametrize("verb", ["train", "learn"])
 def test_a_share_that_is_held_out_is_one_of_groups(verb, monkeypatch):
     scene, sides = Scene(), []

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from experiments import DELTAS, too_many
 from recordings import PATHS, RECORDINGS, WINDOWS, Recordings, violations
 from torch import nn
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 
 import posterity as pt
 from posterity.data.batches import Batch
 from posterity.errors import BadAudit, BadData, DependentExamples
 from posterity.pacbayes import Certificate, clopper_pearson, klinv
 from posterity.pacbayes.bounds import count_bound
+from posterity.pacbayes.examples import CertificateData
 from posterity.pacbayes.gibbs import counted
 from posterity.pacbayes.regression import certify_clipped
 
@@ -46,6 +49,47 @@ def test_windows_that_count_as_examples_are_caught():
         broken += case.risk_at(case.prior.mean[""]) > found.holdout.bound
         assert any("windows of one recording" in check for check in found.checks)
     assert too_many(broken, trials, 0.05)
+
+
+def windows_of(recordings: int, each: int, own: float = 0.3):
+    """Labels that no input tells, one for each recording; recording by recording."""
+    dice = torch.Generator().manual_seed(1)
+    x = (1 - own) ** 0.5 * torch.randn(recordings, 1, 6, generator=dice) + own**0.5 * torch.randn(
+        recordings, each, 6, generator=dice
+    )
+    y = torch.randint(2, (recordings,), generator=dice)
+    return x, y[:, None].expand(recordings, each)
+
+
+def test_windows_that_come_in_turns_and_stacked_copies_stand_evenly_apart():
+    x, y = windows_of(20, 10)
+    in_turns = x.transpose(0, 1).flatten(0, 1), y.T.flatten()
+    with pytest.warns(DependentExamples, match=r"exactly (20|40|60) places apart"):
+        CertificateData.of(in_turns)
+    dice = torch.Generator().manual_seed(2)
+    x, y = torch.randn(60, 6, generator=dice), torch.randint(2, (60,), generator=dice)
+    # Too noisy for a gap in the distances.
+    copied = torch.cat([x + 0.5 * torch.randn(x.shape, generator=dice) for _ in range(5)]), y.repeat(5)
+    with pytest.warns(DependentExamples, match=r"exactly (60|120) places apart"):
+        assert CertificateData.of(copied).n == 300
+
+
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_groups_that_part_what_belongs_together_are_warned_of(size, recwarn):
+    x, y = windows_of(20, 10)
+    found = CertificateData.of((x.flatten(0, 1), y.flatten()), groups=torch.arange(200) // size)
+    assert bool(found.notes) == (size < 10)
+    assert [one.category for one in recwarn] == [DependentExamples] * (size < 10)
+
+
+def test_the_certificate_of_a_split_says_that_the_order_betrayed_dependence():
+    x, y = windows_of(20, 10)
+    data = x.flatten(0, 1), y.flatten()
+    with pytest.warns(DependentExamples):
+        refined = pt.split_prior(nn.Linear(6, 2), data, training={"epochs": 1}, temperatures=(), progress=False)
+    with pytest.warns(DependentExamples):
+        found = refined.certify(progress=False)
+    assert any("windows of one recording" in check for check in found.checks)
 
 
 def test_one_window_a_recording_is_one_example():
@@ -172,3 +216,19 @@ def test_more_groups_of_the_same_error_make_the_bound_smaller():
     assert found.with_more(2) < found.bound
     assert "more groups" in found.advice
     assert replace(found, n=found.n).recomputed() == found.bound
+
+
+@pytest.mark.parametrize("sampler", ["at random", "by number"])
+def test_groups_of_data_that_comes_in_another_order_each_time_are_refused(sampler):
+    case, first = Recordings(7, 5), torch.arange(25)
+    own = SubsetRandomSampler(first.tolist()) if sampler == "at random" else first.tolist()
+    loader = DataLoader(TensorDataset(*case.data), 10, sampler=own)
+    certify = partial(pt.certify, case.model, case.prior, case.prior, progress=False)
+    if sampler == "by number":
+        assert certify(loader, groups=case.groups[:25]).n == 5
+    else:
+        with pytest.raises(BadData, match="another order"):
+            certify(loader, groups=case.groups[:25])
+    # Of a loader that shuffles all of it, groups are in the order of its dataset.
+    shuffled = DataLoader(TensorDataset(*case.data), 10, shuffle=True)
+    assert certify(shuffled, groups=case.groups) == certify(case.data, groups=case.groups)

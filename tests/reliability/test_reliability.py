@@ -28,8 +28,10 @@ def test_changed_files_load_or_fail_by_name(reader):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reader", ["fit", "estimator"])
-def test_thousands_of_changed_fits_load_or_fail_by_name(reader):
+@pytest.mark.parametrize("reader", READERS)
+def test_thousands_of_changed_files_load_or_fail_by_name(reader):
+    if READERS[reader].needs:
+        pytest.importorskip(READERS[reader].needs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found, wrong, _ = mutate(reader, 2500, seed=1)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from outcomes import network, points
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
 
 import posterity as pt
 from posterity.errors import BadData, NoData, OtherNetwork, TooLittleMemory, UnsupportedNetwork, WrongChoice
@@ -109,9 +109,13 @@ def test_data_that_is_used_up_by_one_reading_is_refused_at_once(verb: str) -> No
 
 @pytest.mark.parametrize("verb", ["learn", "adapt", "posterior"])
 def test_groups_of_a_shuffled_loader_are_refused(verb: str) -> None:
-    shuffled = DataLoader(TensorDataset(X, Y), 8, shuffle=True)
-    with pytest.raises(BadData, match="another order"):
-        _call(verb, shuffled, groups=torch.arange(len(Y)) // 2)
+    data = TensorDataset(X, Y)
+    for shuffled in (
+        DataLoader(data, 8, shuffle=True),
+        DataLoader(data, 8, sampler=SubsetRandomSampler(range(len(Y)))),
+    ):
+        with pytest.raises(BadData, match="another order"):
+            _call(verb, shuffled, groups=torch.arange(len(Y)) // 2)
 
 
 @pytest.mark.parametrize("verb", ["learn", "adapt", "posterior"])

@@ -76,6 +76,14 @@ def test_eight_threads_predict_the_same_as_one_by_every_method(method):
     predictions(predict, each=6)
 
 
+@pytest.mark.parametrize("kind", ["posterior", "posterior, last layer"])
+def test_predicting_with_a_gaussian_leaves_no_hook_on_the_users_network(kind):
+    of = fit(kind)
+    before = everything(of.model)["hooks"]
+    assert pt.predict(of.model, of.posterior, X).unknown is not None
+    assert everything(of.model)["hooks"] == before
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_happens_to_the_network_afterwards_changes_no_prediction(kind):
     of = copy.copy(fit(kind))

@@ -220,7 +220,7 @@ def test_after_a_prior_the_posterior_around_it_is_one_of_the_candidates(classes)
 
 def test_groups_are_left_out_together():
     x, y = table(0, 30)
-    x, y = x.repeat(4, 1) + 0.001 * torch.randn(120, 4, generator=torch.Generator().manual_seed(3)), y.repeat(4, 1)
+    x, y = x.repeat(4, 1) + 0.2 * torch.randn(120, 4, generator=torch.Generator().manual_seed(3)), y.repeat(4, 1)
     y = torch.randn(30, 1, generator=torch.Generator().manual_seed(4)).repeat(4, 1)  # nothing to be learned but copies
     together = fitted(0, (x, y), groups=torch.arange(120) % 30)
     apart = fitted(0, (x, y))

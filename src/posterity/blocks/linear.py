@@ -38,6 +38,9 @@ class LinearLayer(Layer):
         a, s = a.reshape(len(a), -1, a.shape[-1]), s.reshape(len(s), -1, s.shape[-1])
         return with_ones(a) if self.bias else a, s
 
+    def gradient_rows(self, a: Tensor, s: Tensor) -> Float[Tensor, "n t out"]:
+        return s.reshape(len(s), -1, s.shape[-1])
+
     def input_moment(self, shape: torch.Size) -> Moment:
         return RowMoment(self.bias)
 

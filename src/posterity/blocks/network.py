@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import chain
 from typing import Any, TypeGuard, get_args
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -167,21 +165,30 @@ def frozen_outside(model: nn.Module, select: Selection) -> Iterator[None]:
 def run_with(
     model: nn.Module, tensors: Mapping[str, Tensor], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
 ) -> Any:
-    """The network's output with other parameters or buffers, by `torch.func.functional_call`.
+    """The network's output with other parameters or buffers, in every place that holds them; its own are back afterwards.
 
-    Left to find shared tensors itself, that function fails to put them back where one *module* is registered under two
-    names. So every place that holds one is named here, each once.
+    `torch.func.functional_call` does the same, fails where one *module* is registered under two names, and takes as long as
+    a pass of a small network.
     """
-    named = dict(chain(model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)))
-    if unknown := [name for name in tensors if name not in named]:
+    held, given, known = [], {}, set()
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for own in (module._parameters, module._buffers):
+            for local, tensor in own.items():
+                name = f"{prefix}.{local}" if prefix else local
+                held.append((own, local, tensor))
+                if tensor is not None and name in tensors:
+                    given[id(tensor)] = tensors[name]
+                    known.add(name)
+    if unknown := [name for name in tensors if name not in known]:
         raise BlockMismatch(f"the network has no parameter or buffer {unknown}.")
-    given = {id(named[name]): tensor for name, tensor in tensors.items()}
-    places = {}
-    for prefix, module in model.named_modules():
-        for local, tensor in chain(module._parameters.items(), module._buffers.items()):
-            if id(tensor) in given:
-                places[f"{prefix}.{local}" if prefix else local] = given[id(tensor)]
-    return torch.func.functional_call(model, places, args, dict(kwargs or {}), tie_weights=False)
+    places = [place for place in held if id(place[2]) in given]
+    try:
+        for own, local, tensor in places:
+            own[local] = given[id(tensor)]
+        return model(*args, **dict(kwargs or {}))
+    finally:
+        for own, local, tensor in places:
+            own[local] = tensor
 
 
 @contextmanager

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -16,22 +17,69 @@ from posterity.blocks.multihead import plain_attention
 from posterity.blocks.network import find_blocks, named
 from posterity.errors import UnsupportedNetwork
 
+T = TypeVar("T")
+
+
+class LayerCall:
+    """What a layer was given when it was last called, and what it returned."""
+
+    def __init__(self, module: nn.Module, layer: str) -> None:
+        self.layer = module.get_submodule(layer)
+        self.seen: tuple[Tensor, Tensor] | None = None
+        self._handle = self.layer.register_forward_hook(self._take)
+
+    def _take(self, _: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
+        # Passes for gradients call the layer too, and their graph is not to be kept.
+        self.seen = given[0].detach(), out.detach()
+
+    def taken(self) -> tuple[Tensor, Tensor]:
+        """Both, let go of."""
+        assert self.seen is not None
+        seen, self.seen = self.seen, None
+        return seen
+
+    def close(self) -> None:
+        """Take the hook off."""
+        self._handle.remove()
+
 
 class Replica:
-    """A network in evaluation mode that one thread at a time runs, with its blocks found once."""
+    """A network in evaluation mode that one thread at a time runs, with its blocks found once.
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
+    Hooks stay on a module that is the replica's `own`; they are taken off any other after each prediction.
+    """
+
+    def __init__(self, module: nn.Module, *, own: bool = False) -> None:
+        self.module, self._own = module, own
         self.like = next(module.parameters())
         """For the device and precision of inputs."""
-        self._found: dict[tuple[str, ...], dict[str, Block]] = {}
+        self._made: dict[Any, Any] = {}
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """What is made of this network once and used by every prediction."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    @contextmanager
+    def hooked(self, key: Any, make: Callable[[], Any]) -> Iterator[Any]:
+        """Hooks on the network that something makes and can `close`, for as long as the context lasts."""
+        if self._own:
+            yield self.once(key, make)
+            return
+        hooks = make()
+        try:
+            yield hooks
+        finally:
+            hooks.close()
+
+    def call_of(self, layer: str) -> AbstractContextManager[LayerCall]:
+        """What a layer is given while the context lasts, and what it returns."""
+        return self.hooked(("call", layer), partial(LayerCall, self.module, layer))
 
     def blocks(self, like: Mapping[str, Any]) -> dict[str, Block]:
         """The blocks of these names."""
-        names = tuple(like)
-        if names not in self._found:
-            self._found[names] = find_blocks(self.module, named(like))
-        return self._found[names]
+        return self.once(("blocks", *like), lambda: find_blocks(self.module, named(like)))
 
 
 class Replicas:
@@ -57,7 +105,7 @@ class Replicas:
         try:
             replica = self._idle.pop()
         except IndexError:
-            replica = Replica(copied(self._original, own=False))
+            replica = Replica(copied(self._original, own=False), own=True)
         with plain_attention():
             yield replica
         self._idle.append(replica)  # after an error it is not used again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -350,7 +351,8 @@ def not_finite(values: Tensor, what: str = "the inputs") -> str | None:
     if not (values.is_floating_point() or values.is_complex()) or not values.numel() or values.is_quantized:
         return None
     # A sum is finite in almost every case, in one pass and without a mask as large as the data.
-    if bool(torch.isfinite(values.sum(dtype=torch.promote_types(values.dtype, torch.float64)))):
+    total = values.sum(dtype=torch.complex128 if values.is_complex() else torch.float64).item()
+    if cmath.isfinite(total):
         return None
     bad = ~torch.isfinite(values)
     count = int(bad.sum())

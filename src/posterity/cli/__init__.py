@@ -42,9 +42,9 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except PosterityError as error:
-            raise _told(ctx, error, NO_CERTIFICATE if isinstance(error, NoCertificate) else REFUSED) from None
+            raise _exit(ctx, error, NO_CERTIFICATE if isinstance(error, NoCertificate) else REFUSED) from None
         except KeyboardInterrupt as error:
-            raise _told(ctx, error, STOPPED) from None
+            raise _exit(ctx, error, STOPPED) from None
         except (
             RuntimeError,
             ValueError,
@@ -58,10 +58,10 @@ class _Commands(TyperGroup):
             # typer's own errors and exits are RuntimeErrors of click, and go their way.
             if type(error).__module__.split(".")[0] in ("click", "typer"):
                 raise
-            raise _told(ctx, error, BUG) from None
+            raise _exit(ctx, error, BUG) from None
 
 
-def _told(ctx: Any, error: BaseException, code: int) -> typer.Exit:
+def _exit(ctx: Any, error: BaseException, code: int) -> typer.Exit:
     """One line for the user; all of it with --debug."""
     if ctx.obj and ctx.obj.get("debug"):
         traceback.print_exception(error)

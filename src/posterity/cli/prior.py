@@ -17,7 +17,7 @@ from posterity.algebra import KroneckerSum, Matrix
 from posterity.cli import options as opt
 from posterity.cli.learning import prior_learn
 from posterity.cli.output import command_line, grid, report, write_page
-from posterity.cli.saved import manifest_of, open_saved
+from posterity.cli.saved import manifest_of
 from posterity.errors import BlockMismatch, NotAFit, PosterityError
 from posterity.gaussian import Gaussian
 from posterity.gaussian.container import LIMIT, naming
@@ -135,9 +135,6 @@ def compare(
 
 def _stored(path: Path, limit: int = LIMIT) -> FileContent:
     """A prior's file; of a fit, what it hands down."""
-    if path.is_dir():
-        kind = "prior" if isinstance(open_saved(path).content, Gaussian) else "posterior"
-        return read(path / f"{kind}.safetensors", limit_bytes=limit)
     try:
         found = read_manifest(path, limit_bytes=limit)
     except NotAFit:

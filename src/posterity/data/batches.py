@@ -94,6 +94,9 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The batch on another device, fit for automatic differentiation."""
+        given = (*self.positional, *self.named.values(), self.targets)
+        if not any(isinstance(x, Tensor) and (x.device != device or x.is_inference()) for x in given):
+            return self
         # Autograd cannot keep a tensor that was made in inference mode.
         return self._changed(lambda x: x.to(device, copy=x.is_inference()))
 
@@ -269,7 +272,8 @@ def _pieces(x: Inputs, batch_size: int) -> Iterator[Piece]:
         case Tensor():
             if not x.ndim:
                 raise BadData(f"the input is the single number {x.item()}: give a batch of inputs.")
-            yield from (((part,), {}, len(part)) for part in x.split(batch_size))
+            parts = (x,) if len(x) <= batch_size else x.split(batch_size)
+            yield from (((part,), {}, len(part)) for part in parts)
         case Mapping():
             yield from _named(x, batch_size)
         case Dataset():

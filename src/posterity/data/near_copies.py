@@ -23,7 +23,11 @@ EXACT = 1e-5
 AT_ONCE = 4_000
 """Examples whose distances are held at once."""
 FEWEST = 20
-"""Known rows that say how close different rows are by chance."""
+"""Known rows that say how close different rows are by chance, and families that are no heaps."""
+THINNEST = 3
+"""Numbers of a training example: in fewer dimensions a few are near each other by chance."""
+COPIED = 0.05
+"""The share of training examples that must be copies of others to be worth a word."""
 DEVIATIONS = 5.0
 """How far beyond chance the near copies of known rows must be."""
 WIDTH = 64
@@ -55,6 +59,26 @@ def near_copies(features: Float[Tensor, "n d"], targets: Tensor | None = None) -
             _join(parent, a, b)
     roots = torch.tensor([_root(parent, i) for i in range(n)], dtype=torch.int64)
     return roots.unique(return_inverse=True)[1]
+
+
+def families(inputs: list[Tensor], targets: Tensor) -> Int[Tensor, " n"] | None:
+    """The families of copies among training examples, of which none may be left out alone; None where there are hardly any.
+
+    As `near_copies` has them, where there are many families: a few heaps far apart are a kind of data, and so are equal rows in
+    a table of few values. Copies of a regression have the same target, too.
+    """
+    n, numbers = len(targets), targets.is_floating_point()
+    if not FEWEST <= n <= AT_ONCE:
+        return None
+    features = scaled([*inputs, targets] if numbers else inputs)
+    if features.shape[1] < THINNEST:
+        return None
+    found = near_copies(features, targets)
+    count = int(found.max()) + 1
+    if count < FEWEST or count > (1 - COPIED) * n:
+        return None
+    rows = torch.cat([x.reshape(n, -1).double() for x in inputs], 1)
+    return None if repeats_by_chance(rows, targets) else found
 
 
 def scaled(inputs: list[Tensor]) -> Float[Tensor, "n d"]:

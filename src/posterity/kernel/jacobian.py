@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from posterity.algebra import (
@@ -167,10 +167,30 @@ def _weights(model: nn.Module, blocks: Mapping[str, Block], point: Mapping[str, 
     return weights | write_blocks(blocks, {name: point[name].to(like) for name in blocks})
 
 
+class Passes(NamedTuple):
+    """The calls of every block for some outputs: each example stands there once for each of them, one behind the other."""
+
+    outputs: int
+    calls: dict[str, list[Call]]
+
+    def once(self, name: str) -> list[Call]:
+        """A block's calls with every example once: its inputs are the same for all outputs."""
+        return [Call(a[:: self.outputs], s[:: self.outputs]) for a, s in map(tensors, self.calls[name])]
+
+    def some(self, name: str, examples: slice) -> Passes:
+        """Some examples' calls of one block."""
+        rows = slice(examples.start * self.outputs, examples.stop * self.outputs)
+        return Passes(self.outputs, {name: [Call(a[rows], s[rows]) for a, s in map(tensors, self.calls[name])]})
+
+    def each(self, x: Shaped[Tensor, "rows *rest"]) -> Shaped[Tensor, "n outputs *rest"]:
+        """Rows by example and output."""
+        return x.reshape(-1, self.outputs, *x.shape[1:])
+
+
 def each_output(  # type: ignore[no-untyped-def]
     model: nn.Module, weights: Mapping[str, Tensor], batch: Batch, width: int, watch
-) -> Iterator[dict[str, list[Call]]]:
-    """The calls of blocks with their gradients, output by output: one backward pass each.
+) -> Iterator[Passes]:
+    """The calls of blocks with their gradients, one backward pass an output.
 
     Few examples take one pass for all outputs, every example repeated for each of them: the same numbers up to rounding.
     """
@@ -184,17 +204,14 @@ def each_output(  # type: ignore[no-untyped-def]
         outputs = repeated.outputs(model, weights)
     if together:
         recorder.backward(outputs, torch.eye(width).to(outputs).repeat(batch.count, 1).view_as(outputs), again=False)
-        for k in range(width):
-            yield {
-                name: [Call(a[::width], s[k::width]) for a, s in map(tensors, calls)] for name, calls in seen.items()
-            }
+        yield Passes(width, seen)
         return
     for k in range(width):
         direction = torch.zeros_like(outputs).view(batch.count, width)
         direction[:, k] = 1
         seen.clear()
         recorder.backward(outputs, direction.view_as(outputs), again=k < width - 1)
-        yield dict(seen)
+        yield Passes(1, dict(seen))
 
 
 def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> Jacobian:  # type: ignore[no-untyped-def]
@@ -208,17 +225,17 @@ def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> J
         )
     if not bool(torch.isfinite(outputs).all()):
         raise NotFinite("the network's outputs are not finite: look for bad inputs or diverged weights.")
-    collected: dict[str, list[Tensor | None]] = {name: [] for name in blocks}
+    collected: dict[str, list[tuple[int, Tensor | None]]] = {name: [] for name in blocks}
     inputs: dict[str, Tensor] = {}
     turned: dict[str, Tensor] = {}
     with torch.no_grad():
-        for calls in each_output(model, weights, batch, outputs.shape[1], watch):
+        for passes in each_output(model, weights, batch, outputs.shape[1], watch):
             for name, block in blocks.items():
-                passes = [calls[name]] if name in calls else []
-                collected[name].append(_seen(block, frames[name], passes, inputs, places, turned, outputs.shape[1]))
+                seen = _seen(block, frames[name], passes, inputs, places, turned, outputs.shape[1])
+                collected[name].append((passes.outputs, seen))
         found: dict[str, Rows | Gradients | Positions] = {}
         for name, block in blocks.items():
-            together = _stacked(collected[name], block, outputs)
+            together = _joined(collected[name], block, outputs)
             if name in inputs:
                 found[name] = Rows(inputs[name], together)
             else:
@@ -230,66 +247,68 @@ def _of_batch(model, blocks, weights, frames, batch, watch, places: Places) -> J
 def _seen(
     block: Block,
     frame: BlockFrame,
-    passes: list[list[Call]],
+    passes: Passes,
     inputs: dict[str, Tensor],
     places: Places,
     kept: dict[str, Tensor],
     outputs: int,
-) -> Tensor | None:
-    """One output's gradients by one block: rows where there is one position an example or the block is large, else matrices.
+) -> Float[Tensor, "n outputs *rest"] | None:
+    """Some outputs' gradients by one block: rows where there is one position an example or the block is large, else matrices.
 
     Of convolutions the rows are turned where that is cheaper, input rows (`kept`) once for all outputs.
     """
-    if not passes:
+    calls = passes.calls.get(block.name)
+    if calls is None:
         return None
-    calls = passes[0]
+    once = passes.once(block.name)
     by_rows = block.layer.separable and frame.whole is None and frame.turn is None
-    if by_rows and (one := _one_position(block, calls, places)) is not None:
+    if by_rows and (one := _one_position(block, passes, once, places)) is not None:
         a, s = one
         if block.name not in inputs:
             inputs[block.name] = turned_rows(a, frame.right)
-        return turned_rows(s, frame.left)
+        return passes.each(turned_rows(s, frame.left))
     if by_rows and is_large(*block.shape):
         if block.name not in kept:
-            kept[block.name] = _turned(rows(block, calls)[0], frame.right)
-        return _turned(gradient_rows(block, calls), frame.left)
+            kept[block.name] = _turned(rows(block, once)[0], frame.right)
+        return passes.each(_turned(gradient_rows(block, calls), frame.left))
     turned = frame.left is not None or frame.right is not None
-    if by_rows and turned and rows_are_cheaper(block, calls, outputs):
+    if by_rows and turned and rows_are_cheaper(block, once, outputs):
         if block.name not in kept:
-            kept[block.name] = _turned_as_is(rows(block, calls)[0], frame.right)
-        return _turned_as_is(gradient_rows(block, calls), frame.left).mT @ kept[block.name]
-    return frame.turned(torch.cat(list(gradients(block, calls))).double())
+            kept[block.name] = _turned_as_is(rows(block, once)[0], frame.right)
+        return passes.each(_turned_as_is(gradient_rows(block, calls), frame.left)).mT @ kept[block.name][:, None]
+    return passes.each(frame.turned(torch.cat(list(gradients(block, calls))).double()))
 
 
-def _one_position(block: Block, calls: list[Call], places: Places) -> tuple[Tensor, Tensor] | None:
-    """Input and gradient rows [n, inp] and [n, out] of a block with one position an example, None for others.
+def _one_position(
+    block: Block, passes: Passes, once: list[Call], places: Places
+) -> tuple[Float[Tensor, "n inp"], Float[Tensor, "rows out"]] | None:
+    """Input and gradient rows of a block with one position an example, None for others.
 
     So is a head at many positions of which the network returns one, as that of the last token of a text: its gradient is 1
     at one output of one position. The first output shows which position; another output must not use another.
     """
-    if positions(block, calls) == 1:
-        a, s = rows(block, calls)
-        return a.squeeze(1), s.squeeze(1)
+    calls = passes.calls[block.name]
+    if positions(block, once) == 1:
+        return rows(block, once)[0].squeeze(1), gradient_rows(block, calls).squeeze(1)
     if places is None or not isinstance(block.layer, LinearLayer) or len(calls) > 1:
         return None
     s = tensors(calls[0])[1].flatten(1, -2)
     if not bool(((s == 1).sum((1, 2)) == 1).all() and ((s != 0).sum((1, 2)) == 1).all()):
         return None
-    place = s.any(-1).int().argmax(1)
-    if not torch.equal(places.setdefault(block.name, place), place):
+    every = passes.each(s.any(-1).int().argmax(1))
+    place = places.setdefault(block.name, every[:, 0])
+    if not bool((every == place[:, None]).all()):
         raise _OtherPosition
-    found = torch.arange(len(s), device=s.device), place
-    a, s = rows(block, calls)
-    return a[found], s[found]
+    a, n = rows(block, once)[0], torch.arange(len(place), device=s.device)
+    return a[n, place], s[torch.arange(len(s), device=s.device), every.flatten()]
 
 
 class _OtherPosition(Exception):
     """Outputs read a layer at different positions: its gradients have to be written out."""
 
 
-def _stacked(parts: list[Tensor | None], block: Block, outputs: Tensor) -> Tensor:
+def _joined(parts: list[tuple[int, Tensor | None]], block: Block, outputs: Tensor) -> Float[Tensor, "n outputs *rest"]:
     """All outputs' gradients; those of an output that does not depend on the block are zero."""
-    some = next((p for p in parts if p is not None), None)
-    if some is None:
-        some = outputs.new_zeros(len(outputs), *block.shape).double()
-    return torch.stack([torch.zeros_like(some) if p is None else p for p in parts], 1)
+    found = [x for _, x in parts if x is not None]
+    some = found[0] if found else outputs.new_zeros(len(outputs), 1, *block.shape).double()
+    return torch.cat([some.new_zeros(len(some), k, *some.shape[2:]) if x is None else x for k, x in parts], 1)

@@ -6,7 +6,6 @@ dealt with in function space (`SharedKernel`, a kernel of features); many, on fe
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -24,12 +23,8 @@ from posterity.kernel.mode import DECREASE, STEPS, Observations
 
 
 @torch.no_grad()
-def features_of(
-    model: nn.Module, head: str, batch: Batch, *, known: bool = False
-) -> tuple[Float[Tensor, "n inp"], Float[Tensor, "n outputs"]]:
-    """What a last layer reads (with a one for its bias, in float64), and the network's outputs.
-
-    `known` says that the network was looked at before, is in evaluation mode and on the device of the inputs.
+def features_of(model: nn.Module, head: str, batch: Batch) -> tuple[Float[Tensor, "n inp"], Float[Tensor, "n outputs"]]:
+    """What a last layer reads (with a one for its bias), and the network's outputs, in float64.
 
     Raises:
         UnsupportedLayer: if the network's outputs are not those of this layer, called once on a vector an example.
@@ -38,20 +33,23 @@ def features_of(
     seen: list[tuple[Tensor, Tensor]] = []
     handle = layer.register_forward_hook(lambda _module, given, out: seen.append((given[0], out)))
     try:
-        with nullcontext() if known else evaluating(model):
-            there = batch if known else batch.to(next(model.parameters()).device)
-            outputs = batch.each(there.outputs(model))
+        with evaluating(model):
+            outputs = batch.each(batch.to(next(model.parameters()).device).outputs(model))
     finally:
         handle.remove()
-    if not known and (len(seen) != 1 or seen[0][0].ndim != 2 or not torch.equal(seen[0][1], outputs)):
+    if len(seen) != 1 or seen[0][0].ndim != 2 or not torch.equal(seen[0][1], outputs):
         raise UnsupportedLayer(
             f'the network\'s outputs are not those of "{head}", called once on one vector of features an example: only such a '
             "last layer has an exact posterior of its own. Leave out blocks=..., or give an estimator."
         )
-    features = seen[0][0].double()
+    return with_one(seen[0][0].double(), layer), outputs.double()
+
+
+def with_one(features: Float[Tensor, "n inp"], layer: nn.Module) -> Float[Tensor, "n _"]:
+    """Features with a one for the bias, where the layer has one."""
     if isinstance(layer, nn.Linear) and layer.bias is not None:
-        features = torch.cat([features, features.new_ones(len(features), 1)], 1)
-    return features, outputs.double()
+        return torch.cat([features, features.new_ones(len(features), 1)], 1)
+    return features
 
 
 def as_jacobian(head: str, features: Float[Tensor, "n inp"], outputs: Float[Tensor, "n outputs"]) -> Jacobian:

@@ -156,11 +156,14 @@ def link(
                 return normal_draws(mean, covariance, samples, generator).sigmoid().mean(0)
             return moderated(mean, covariance.diagonal(dim1=-2, dim2=-1).to(mean.dtype), likelihood)
         case Categorical():
+            if kind == "probit":
+                # The diagonal of the centred covariance, without the rest of it.
+                rows = covariance.mean(-1)
+                variance = covariance.diagonal(dim1=-2, dim2=-1).sub(rows, alpha=2) + rows.mean(-1, keepdim=True)
+                return moderated(mean - mean.mean(-1, keepdim=True), variance.to(mean.dtype), likelihood)
             mean, covariance = centred(mean, covariance)
             if kind == "sampled":
                 return normal_draws(mean, covariance, samples, generator).softmax(-1).mean(0)
-            if kind == "probit":
-                return moderated(mean, covariance.diagonal(dim1=-2, dim2=-1).to(mean.dtype), likelihood)
             return {"pairwise": _pairwise, "bridge": _bridge}[kind](mean, covariance.to(mean.dtype))
     raise BadData(f"{likelihood} has no probabilities to average: a regression predicts numbers.")
 

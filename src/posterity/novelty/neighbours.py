@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -37,6 +37,14 @@ class Neighbourhood:
     white: Float[Tensor, "n _"]
     own: Float[Tensor, "3 n"]
     """Mean distance of each known row to its nearest other ones, by metric."""
+    _squares: Float[Tensor, "n"] = field(init=False, repr=False)
+    _along: Float[Tensor, "n"] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # What distances need of the known rows alone: of one new row a pass over all of them is most of the time. Not later:
+        # what is computed while a network is exported is no number that could be kept.
+        object.__setattr__(self, "_squares", self.centred.square().sum(1))
+        object.__setattr__(self, "_along", self.centred @ self.mean + self.mean.square().sum())
 
     @classmethod
     def of(cls, rows: Float[Tensor, "n d"]) -> Neighbourhood:
@@ -84,10 +92,10 @@ class Neighbourhood:
         """To every known row, metric by metric. One product of matrices serves the first two."""
         centred = rows - self.mean
         products = centred @ self.centred.T
-        squares = centred.square().sum(1, keepdim=True) + self.centred.square().sum(1) - 2 * products
+        squares = centred.square().sum(1, keepdim=True) + self._squares - 2 * products
         yield squares.clamp_min(0).sqrt()
         # The products of the rows themselves: those of the centred ones, and what the mean adds.
-        products = products + (centred @ self.mean)[:, None] + self.centred @ self.mean + self.mean.square().sum()
+        products = products + (centred @ self.mean)[:, None] + self._along
         lengths = rows.norm(dim=1, keepdim=True)
         cosines = products / (lengths * self.lengths).clamp_min(torch.finfo(torch.float32).tiny)
         yield ((lengths > 0).float() + (self.lengths > 0).float() - 2 * cosines).clamp_min(0).sqrt()

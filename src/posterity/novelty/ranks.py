@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -23,6 +23,25 @@ class Ranks:
 
     values: Float[Tensor, "*scores kept"]
     count: int
+    _start: Float[Tensor, "*scores 1"] = field(init=False, repr=False)
+    """Where the tail starts."""
+    _reach: Float[Tensor, "*scores 1"] = field(init=False, repr=False)
+    """The mean excess of the largest numbers over where the tail starts."""
+    _start_nats: Float[Tensor, "*scores 1"] = field(init=False, repr=False)
+    """−ln p there."""
+
+    def __post_init__(self) -> None:
+        kept, tail = self.values.shape[-1], self._tail
+        if not kept or not self.count:
+            return
+        start = self.values[..., kept - 1 - tail : kept - tail]
+        largest = self.values[..., kept - tail :] if tail else start
+        excess = (largest - start).mean(-1, keepdim=True)
+        # Numbers that are all alike have no spread: a hair of their size is one.
+        reach = torch.maximum(excess, self.values.abs().amax(-1, keepdim=True) * 1e-6 + 1e-12)
+        object.__setattr__(self, "_start", start)
+        object.__setattr__(self, "_reach", reach)
+        object.__setattr__(self, "_start_nats", -self._inside(start).log())
 
     @classmethod
     def of(cls, values: Float[Tensor, "n"]) -> Ranks:
@@ -60,7 +79,7 @@ class Ranks:
         if not among:
             tail = self._tail * self.count / self.values.shape[-1]
             reach = (tail * reach + excess) / (tail + 1)
-        return torch.where(x > start, excess / reach - self._inside(start).log(), -self._inside(x).log())
+        return torch.where(x > start, excess / reach + self._start_nats, -self._inside(x).log())
 
     def _inside(self, x: Tensor) -> Tensor:
         """1 − interpolated rank / (n + 1); equal numbers have the mean of their ranks."""
@@ -81,24 +100,9 @@ class Ranks:
         return (1 - rank / (n + 1)).clamp(1 / (n + 1), 1.0)
 
     @property
-    def _start(self) -> Float[Tensor, "*scores 1"]:
-        """The number at which the tail starts."""
-        kept = self.values.shape[-1]
-        return self.values[..., kept - 1 - self._tail : kept - self._tail]
-
-    @property
     def _tail(self) -> int:
         kept = self.values.shape[-1]
         return min(max(round(TAIL * kept), 3), kept - 1)
-
-    @property
-    def _reach(self) -> Float[Tensor, "*scores 1"]:
-        """The mean excess of the largest numbers over where the tail starts."""
-        kept, tail = self.values.shape[-1], self._tail
-        largest = self.values[..., kept - tail :] if tail else self._start
-        excess = (largest - self._start).mean(-1, keepdim=True)
-        # Numbers that are all alike have no spread: a hair of their size is one.
-        return torch.maximum(excess, self.values.abs().amax(-1, keepdim=True) * 1e-6 + 1e-12)
 
 
 def _rounded(x: Tensor) -> Tensor:

@@ -55,6 +55,7 @@ class Reference:
     alone: Ranks | None = None
     """Of the sums of the scores that need no feature, for `without_features`; None where there is none."""
     _variance: RelativeVariance = field(init=False, repr=False)
+    _together: Ranks = field(init=False, repr=False)
 
     @classmethod
     def of(
@@ -155,6 +156,7 @@ class Reference:
         return tuple(self.rows)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_together", Ranks.together(list(self.ranks.values())))
         # At once: what is computed while a network is exported is no number that could be kept.
         if VARIANCE in self.moments and self.rows:
             last = self.layers[-1]
@@ -182,7 +184,7 @@ class Reference:
             float64 in [0, 1], uniform on new known inputs.
         """
         columns = self._columns(features, moments)
-        total = _total(list(self.ranks.values()), columns.nan_to_num(0.0, 0.0, 0.0), len(self.moments))
+        total = _total(self._together, columns.nan_to_num(0.0, 0.0, 0.0), len(self.moments))
         return torch.where(columns.isfinite().all(1), self.joint.p(total), 0.0)
 
     def unknown(self, features: Features, moments: Moments) -> Float[Tensor, "m"]:
@@ -218,16 +220,16 @@ def alarm(unknown: Float[Tensor, "m"], rate: float = 0.05) -> Bool[Tensor, "m"]:
     return unknown >= 1 - rate
 
 
-def _total(ranks: Sequence[Ranks], columns: Tensor, own: int, *, among: bool = False) -> Tensor:
+def _total(ranks: Ranks, columns: Tensor, own: int, *, among: bool = False) -> Tensor:
     """The sum of −ln p over all scores; the last `own` columns are the predictor's own scores."""
-    weights = [1.0] * (len(ranks) - own) + [OWN] * own
+    weights = [1.0] * (columns.shape[1] - own) + [OWN] * own
     scale = torch.tensor(weights, dtype=torch.float64)[:, None]
-    return (scale * Ranks.together(ranks).nats(columns.T, among=among)).sum(0)
+    return (scale * ranks.nats(columns.T, among=among)).sum(0)
 
 
 def _joint(ranks: Sequence[Ranks], columns: Tensor, own: int) -> Ranks:
     """Ranks of the sums of scores that left-out inputs have."""
-    return Ranks.of(_total(ranks, columns, own, among=True) if len(columns) else columns.new_empty(0))
+    return Ranks.of(_total(Ranks.together(ranks), columns, own, among=True) if len(columns) else columns.new_empty(0))
 
 
 def _check(known: Features, left_out: Sequence[LeftOutInputs], moments: tuple[str, ...]) -> None:

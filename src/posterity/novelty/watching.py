@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
+from torch.utils.hooks import RemovableHandle
 
 from posterity.errors import DamagedFile
 
@@ -28,62 +29,73 @@ def watched_layers(module: nn.Module) -> tuple[str, ...]:
 
 
 class Watch:
-    """Rows of features by layer, of the first pass over a batch alone: later passes may repeat its examples."""
+    """Rows of features by layer, of the first pass over a batch alone: later passes may repeat its examples.
 
-    def __init__(self, count: int | None) -> None:
-        self._count = count
-        self._parts: dict[str, list[Tensor]] = {}
+    Its hooks stay on the network until `close`, and do nothing but between `begin` and `end`. A count of None is one pass with
+    any number of examples, so that it may stay open in an exported network.
+    """
 
-    def take(self, layer: str, rows: Tensor | None) -> None:
+    def __init__(self, module: nn.Module, layers: Sequence[str]) -> None:
+        self._count: int | None = None
+        self._parts: dict[str, list[Tensor]] | None = None
+        self._handles = [self._hook(module, name) for name in layers]
+
+    def _hook(self, module: nn.Module, name: str) -> RemovableHandle:
+        if name == INPUT:
+            return module.register_forward_pre_hook(lambda _, given, named: self.given(given, named), with_kwargs=True)
+        try:
+            layer = module.get_submodule(name)
+        except AttributeError:
+            raise DamagedFile(
+                f'the statistics of known inputs are of a layer "{name}", which the network does not have.'
+            ) from None
+        return layer.register_forward_pre_hook(lambda one, given: self._take(name, lambda: pooled(one, given[0])))
+
+    def begin(self, count: int | None) -> None:
+        """Forget what was seen, and record a batch of so many examples."""
+        self._count, self._parts = count, {}
+
+    def end(self) -> None:
+        """Record nothing until the next `begin`."""
+        self._parts = None
+
+    def close(self) -> None:
+        """Take the hooks off the network."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _take(self, layer: str, seen: Callable[[], Tensor | None]) -> None:
         """What a layer was given, if its rows are not complete yet."""
+        if self._parts is None:
+            return
         parts = self._parts.setdefault(layer, [])
         complete = bool(parts) if self._count is None else sum(len(part) for part in parts) >= self._count
-        if rows is not None and not complete:
-            parts.append(rows.detach())
+        if not complete and (rows := seen()) is not None:
+            parts.append(rows.detach() if rows.requires_grad else rows)
 
     def given(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-        """Note the network's inputs, for predictors that do not run it."""
-        if not self._parts.get(INPUT):
-            self.take(INPUT, inputs_of(given, named))
+        """What the network is given."""
+        self._take(INPUT, lambda: inputs_of(given, named))
 
     @property
     def features(self) -> dict[str, Tensor]:
         """By layer, in the order in which layers were reached; what has no row for every example is left out."""
+        seen = (self._parts or {}).items()
+        found = {layer: parts[0] if len(parts) == 1 else torch.cat(parts) for layer, parts in seen if parts}
         if self._count is None:
-            return {layer: parts[0] for layer, parts in self._parts.items() if parts}
-        found = {layer: torch.cat(parts) for layer, parts in self._parts.items() if parts}
+            return found
         return {layer: rows for layer, rows in found.items() if len(rows) == self._count and rows.shape[1]}
 
 
 @contextmanager
 def watching(module: nn.Module, layers: Sequence[str], count: int | None) -> Iterator[Watch]:
-    """Record what these layers of a network are given for a batch of so many examples, for as long as the context lasts.
-
-    None is one pass with any number of examples, so that it may stay open in an exported network.
-    """
-    watch, handles = Watch(count), []
-    for name in layers:
-        if name == INPUT:
-            handles.append(
-                module.register_forward_pre_hook(
-                    lambda _, given, named: watch.take(INPUT, inputs_of(given, named)), with_kwargs=True
-                )
-            )
-        else:
-            try:
-                layer = module.get_submodule(name)
-            except AttributeError:
-                raise DamagedFile(
-                    f'the statistics of known inputs are of a layer "{name}", which the network does not have.'
-                ) from None
-            handles.append(
-                layer.register_forward_pre_hook(lambda one, given, name=name: watch.take(name, pooled(one, given[0])))
-            )
+    """Record what these layers of a network are given for a batch of so many examples, for as long as the context lasts."""
+    watch = Watch(module, layers)
+    watch.begin(count)
     try:
         yield watch
     finally:
-        for handle in handles:
-            handle.remove()
+        watch.close()
 
 
 def pooled(layer: nn.Module, x: Tensor) -> Tensor:

@@ -215,7 +215,7 @@ def compression_bound(errors: float, n: int, picked: int, delta: float, *, group
 
 
 def preferent_bound(picked: int, n: int, delta: float) -> float:
-    """The risk of what is learned from `picked` of n units, if the most disliked was picked each time and all others are right.
+    """The risk of what is learned from `picked` of n units, if the most disliked was picked each time and no other is an error.
 
     The ε at which (δ/n) Σ_{m=k}^{n−1} C(m,k)/C(n,k) (1 − ε)^{−(n−m)} = 1 (Campi and Garatti 2023, for preferent
     compression; Paccagnan, Campi and Garatti 2023 show that Pick-to-Learn is one). Bisection, which returns the upper end.

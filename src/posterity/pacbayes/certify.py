@@ -238,7 +238,7 @@ def _basis(basis: Basis, name: str) -> Basis:
     length = forward.norm(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
     even = forward / length
     inverse = torch.linalg.inv_ex(even).inverse
-    _told_apart(float((even @ inverse - eye).abs().max()), INVERSE, name)
+    _check_distinct(float((even @ inverse - eye).abs().max()), INVERSE, name)
     return Basis(forward, inverse / length[:, None], torch.linalg.slogdet(even).logabsdet + length.log().sum())
 
 
@@ -248,17 +248,17 @@ def _orthogonal(basis: Tensor, eye: Tensor, name: str) -> Tensor:
     As it is, its determinant would be nearly 1 only: a hundred nats short in a million parameters. Newton's steps square that.
     """
     off = basis @ basis.mT - eye
-    _told_apart(float(off.abs().max()), ROUNDED, name)
+    _check_distinct(float(off.abs().max()), ROUNDED, name)
     for _ in range(STEPS):
         if float(off.abs().max()) <= ORTHOGONAL:
             break
         basis = basis - 0.5 * off @ basis
         off = basis @ basis.mT - eye
-    _told_apart(float(off.abs().max()), ORTHOGONAL, name)
+    _check_distinct(float(off.abs().max()), ORTHOGONAL, name)
     return basis
 
 
-def _told_apart(off: float, allowed: float, name: str) -> None:
+def _check_distinct(off: float, allowed: float, name: str) -> None:
     if not off <= allowed:
         raise InfiniteDivergence(
             f"the precision of block {name!r} is given in a basis that is singular but for rounding (off by {off:.1e}): what is "

@@ -97,6 +97,13 @@ class CertificateData:
                 "random transforms."
             )
         check_groups(groups, len(hashes))
+        if groups is not None and not isinstance(data, Dataset) and not is_pair(data):
+            again = torch.cat([batch_hashes(batch) for batch in batches(data, batch_size, Workers())])
+            if not torch.equal(again, hashes):
+                raise BadData(
+                    f"groups are in the order of the examples, and this {type(data).__name__} has them in another order at each "
+                    "reading: give its dataset, or a DataLoader with shuffle=False."
+                )
         even = len({tuple(x.shape[1:] for x in batch.tensors()) for batch in held}) == 1
         units, few_values, notes = _independent(held, hashes, groups, look and even)
         order = torch.arange(len(hashes))
@@ -127,8 +134,8 @@ class CertificateData:
         """What the bound takes for granted."""
         if self.grouped:
             what = (
-                f"independent groups ({self.n:,} groups of {self.count:,} examples), none with an example that the prior has "
-                "seen. The error is that on a new group, each counting alike"
+                f"independent groups ({self.n:,} groups of {self.count:,} examples), of none of which the prior has seen "
+                "anything. The error is that on a new group, each counting alike"
             )
         else:
             what = "independent examples: what belongs together (windows of a recording, rows of a person) is given as groups"
@@ -225,20 +232,24 @@ def _independent(
             notes.append(
                 f"{distinct:,} different examples are {near:,} families of near copies: each family counts once"
             )
-        first = first_of(units).sort().values
-        found = dependence(features[first], targets[first]) if groups is None else None
-        if found is not None:
-            notes.append(f"{found}: the bound holds for independent examples only, give groups=")
-            warnings.warn(
-                f"{found}. A certificate for independent examples may not hold for new recordings: give groups=, one number "
-                "for each example.",
-                DependentExamples,
-                stacklevel=4,
-            )
     if groups is not None:
         given = groups.detach().cpu().unique(return_inverse=True)[1]
         both = given if few_values else joined(given, units)
         if int(both.max()) < int(given.max()):
             notes.append(f"{int(given.max()) + 1:,} groups share copies: those that do count as one")
         units = both
+    if look and not few_values:
+        # One example of each unit: where groups are what is independent, their order shows nothing.
+        first, what = first_of(units).sort().values, "examples" if groups is None else "groups"
+        found = dependence(features[first], targets[first])
+        if found is not None:
+            notes.append(
+                f"{found}: the bound holds for independent {what} only, give groups= of all that belongs together"
+            )
+            warnings.warn(
+                f"{found}. A certificate for independent {what} may not hold for new recordings: give groups=, one number for "
+                "each example, the same for all that belongs together.",
+                DependentExamples,
+                stacklevel=4,
+            )
     return units, few_values, tuple(notes)

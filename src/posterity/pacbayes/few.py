@@ -2,7 +2,7 @@
 
     "mean"     the network at the prior's mean: nothing is learned
     "picked"   Pick-to-Learn: from the prior's mean on, the example that it likes least is added to those that it learns from,
-               until all others are right. What is learned from k of n examples is bounded by the n − k others.
+               until no other is an error. What is learned from k of n examples is bounded by the n − k others.
     "split"    learned from a part in a random order, tested by the rest
     "folds"    one of several fits, each learned without a part that tests it
     "prior"    a network drawn at random from the prior
@@ -23,6 +23,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posterity.blocks import evaluating, write_blocks
+from posterity.checks import admitted
 from posterity.curvature import Categorical
 from posterity.data.batches import Batch
 from posterity.errors import NoData
@@ -43,7 +44,7 @@ Way = Literal["mean", "split", "picked", "folds", "prior"]
 PAYS: dict[Way, int] = {"mean": 2, "split": 4, "picked": 8, "folds": 16, "prior": 16}
 """What δ is divided by for each way; declared here, before any data. The parts sum to one."""
 MOST_PICKED = 0.4
-"""A share of the examples: with more the bound is near one half even if all others are right."""
+"""A share of the examples: with more the bound is near one half even without an error among the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ def certify_few(
     """
     if not ways or (odd := set(ways) - set(PAYS)):
         raise ValueError(f"ways are some of {tuple(PAYS)}, not {tuple(ways) if not ways else odd}")
-    examples = CertificateData.of(data, groups=groups)
+    examples = CertificateData.of(admitted(model, data).data, groups=groups)
     if examples.n < 4:
         raise NoData(
             f"{examples.n} independent {'groups' if examples.grouped else 'examples'} are too few: at least 4."

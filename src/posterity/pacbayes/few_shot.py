@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.blocks import evaluating, write_blocks
+from posterity.checks import admitted
 from posterity.curvature import Categorical, Likelihood
 from posterity.data import Data
 from posterity.gaussian import Gaussian
@@ -67,7 +68,7 @@ def sample_then_evaluate(
         >>> pt.pacbayes.sample_then_evaluate(model, prior, few, draws=1000).certificate.bound
     """
     likelihood = likelihood or Categorical()
-    examples = CertificateData.of(data, batch_size, groups)
+    examples = CertificateData.of(admitted(model, data, likelihood).data, batch_size, groups)
     found = checked(model, prior, prior, examples, Spending(1 - confidence), grid, vouched, generator)
     spending = found.spending.paying("draws", draws)
     like = next(model.parameters())

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from posterity.algebra import Basis, DiagonalMatrix, JointEigen, Matrix
 from posterity.bars import bar
 from posterity.blocks import Block, evaluating, find_blocks, named
+from posterity.checks import admitted
 from posterity.curvature import Categorical, Likelihood
 from posterity.data import Data
 from posterity.data.provenance import Provenance
@@ -72,6 +73,7 @@ def optimise_posterior(
         >>> better = pt.pacbayes.optimise_posterior(model, fit.posterior, fit.prior, data)
         >>> pt.certify(model, better, fit.prior, data).bound
     """
+    data, _ = admitted(model, data, likelihood)
     like = next(model.parameters())
     blocks = find_blocks(model, named(posterior.mean))
     free = {name: FreeBlock(posterior, prior, name, like) for name in blocks}

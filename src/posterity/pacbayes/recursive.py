@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from posterity.bars import bar
 from posterity.blocks import evaluating
+from posterity.checks import admitted
 from posterity.curvature import Categorical
 from posterity.data.batches import Batch
 from posterity.data.provenance import Provenance
@@ -144,7 +145,7 @@ def recursive_certificate(
     """
     if chunks < 1:
         raise ValueError(f"chunks is at least 1, not {chunks}")
-    examples = CertificateData.of(data, groups=groups)
+    examples = CertificateData.of(admitted(model, data).data, groups=groups)
     n = examples.n
     edges = [0, *(n >> (chunks - t) for t in range(1, chunks + 1))]
     if edges[1] < 1:

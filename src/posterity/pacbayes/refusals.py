@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from posterity.errors import (
     UnknownPast,
 )
 from posterity.gaussian import Gaussian
+from posterity.gaussian.card import KnownFeatures
 from posterity.gaussian.frozen import frozen_fingerprint
 from posterity.novelty import features_of
 from posterity.novelty.watching import FEATURES, INPUT, inputs_of
@@ -183,7 +184,8 @@ def unseen(
             f"{shared:,} of the {examples.count:,} examples are among those that {who} was learned from: certify with "
             "others, or split the data first (`split_prior`)."
         )
-    near = 0 if examples.few_values else _near_known(prior, examples)
+    rows = [inputs_of(batch.positional, batch.named) for batch in examples.batches]
+    near = 0 if examples.few_values else near_known(prior.known, rows)
     if near and not apart:
         raise Overlap(
             f"{near:,} of {examples.count:,} examples are near copies of those that {who} was learned from (noisy, rounded, or "
@@ -208,11 +210,10 @@ def unseen(
     return notes
 
 
-def _near_known(prior: Gaussian, examples: CertificateData) -> int:
-    """How many examples are near copies of inputs that the prior keeps; 0 where it keeps none of their kind."""
-    kept = features_of(prior.known)
+def near_known(known_features: KnownFeatures, rows: Sequence[Tensor | None]) -> int:
+    """How many inputs are near copies of those that are kept; 0 where none of their kind are."""
+    kept = features_of(known_features)
     known = kept.get(INPUT, kept.get(FEATURES))
-    rows = [inputs_of(batch.positional, batch.named) for batch in examples.batches]
     if known is None or any(x is None or x.shape[1:] != known.shape[1:] for x in rows):
         return 0
     return among(known, torch.cat([x.detach().cpu() for x in rows if x is not None]))

@@ -129,7 +129,7 @@ NAMES = {
     "nll": "NLL, nats",
     "ece": "ECE",
     "brier": "Brier score",
-    "calibration_auroc": "AUROC of confidence for right answers",
+    "calibration_auroc": "AUROC of confidence for correct predictions",
     "error_at_most_95": "error at most, with 95 % confidence",
     "unknown_auroc": "AUROC for unknown inputs",
     "false_alarms": "of these inputs called unknown",

@@ -62,13 +62,9 @@ class HeadOnFeatures(Predictor, kind="head on features"):
 @torch.no_grad()
 def features_at(network: Replica, layer: str, point: Mapping[str, Tensor], batch: Batch) -> Float[Tensor, "n inp"]:
     """What a layer reads where the layers below have other weights."""
-    seen: list[Tensor] = []
-    handle = network.module.get_submodule(layer).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    try:
+    with network.call_of(layer) as call:
         outputs_at(network.module, network.blocks(point), point, batch)
-    finally:
-        handle.remove()
-    return seen[-1].double()
+        return call.taken()[0].double()
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from posterity.blocks import Block, Replica
 from posterity.brief import brief
@@ -28,7 +28,7 @@ from posterity.kernel import (
 )
 from posterity.kernel.directions import holds_examples, without_examples
 from posterity.kernel.kernels import Kept
-from posterity.kernel.last_layer import as_jacobian, features_of
+from posterity.kernel.last_layer import as_jacobian, with_one
 from posterity.kernel.latent import SharedLatent
 from posterity.kernel.storing import (
     Plain,
@@ -153,7 +153,7 @@ class LastLayer(ExactLinear, kind="last layer"):
         """Means and variances: in the space of features where those are fewer than the examples, else of the examples."""
         if not self._in_features:
             return super().moments(network, batch)
-        features, outputs = features_of(network.module, self.head, batch, known=True)
+        features, outputs, _ = self._features(network, batch)
         found = []
         for form, (_, own) in zip(self._in_features, self.parts(), strict=True):
             mean, covariance = form(features, outputs)
@@ -163,15 +163,21 @@ class LastLayer(ExactLinear, kind="last layer"):
     @cached_property
     def _in_features(self) -> list[FeatureGaussian]:
         """Made once, and the same from every thread."""
-        posteriors = [posterior for posterior, _ in self.parts()]
-        inputs = self.point[self.head].shape[1]
-        fewer = all(isinstance(p.latent, SharedLatent) and len(p.latent.weights) > inputs for p in posteriors)
-        return [FeatureGaussian(posterior, self.head) for posterior in posteriors] if fewer else []
+        posteriors, point = [posterior for posterior, _ in self.parts()], self.point[self.head]
+        fewer = all(isinstance(p.latent, SharedLatent) and len(p.latent.weights) > point.shape[1] for p in posteriors)
+        return [FeatureGaussian(posterior, self.head, point.dtype) for posterior in posteriors] if fewer else []
 
     def jacobian(self, network: Replica, inputs: Sequence[Batch]) -> Jacobian:
         """The features of new inputs: all that outputs depend on."""
-        parts = [features_of(network.module, self.head, batch, known=True) for batch in inputs]
-        return as_jacobian(self.head, torch.cat([f for f, _ in parts]), torch.cat([o for _, o in parts]))
+        parts = [self._features(network, batch) for batch in inputs]
+        features = torch.cat([with_one(f.double(), layer) for f, _, layer in parts])
+        return as_jacobian(self.head, features, torch.cat([o for _, o, _ in parts]).double())
+
+    def _features(self, network: Replica, batch: Batch) -> tuple[Tensor, Tensor, nn.Module]:
+        """What the layer reads, the network's outputs (they were seen to be the layer's), and the layer."""
+        with network.call_of(self.head) as call:
+            outputs = batch.each(batch.outputs(network.module))
+            return call.taken()[0], outputs, call.layer
 
     def about(self) -> Plain:
         return super().about() | {"head": self.head}

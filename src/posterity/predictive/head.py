@@ -121,11 +121,10 @@ class HeadPredictor(Predictor, kind="features"):
         network: Replica,
         inputs: Sequence[Batch],
         *,
-        reference: Reference | None = None,
-        link: Link | None = None,
         samples: int = 100,
         generator: torch.Generator | None = None,
         keep_draws: bool = False,
+        **_: Any,
     ) -> Prediction:
         """Probabilities, or numbers; the reference is its own.
 
@@ -167,7 +166,7 @@ class HeadPredictor(Predictor, kind="features"):
 
 
 def reference_of(source: ClassFit | NumberFit, leave_out: LeaveOut, *, keep_features: bool = True) -> Reference:
-    """KnownFeatures inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
+    """Known inputs, and their scores without their fold. Where no label can be left out, inputs still are."""
     x, belief, folds = source.features, source.head.belief, leave_out.folds
     judged = (folds != STAYS).nonzero().flatten()
     if len(judged) < 2:

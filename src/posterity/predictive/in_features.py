@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from posterity.errors import NotExportable
@@ -16,17 +17,17 @@ from posterity.kernel.linearised import NetworkCentred
 
 
 class FeatureGaussian(nn.Module):
-    """Normal outputs of a last layer from its features φ: mean θφ, covariance p‖φ‖² I − diag(φᵀN φ) − (Qφ)ᵀQφ + (Aφ)ᵀAφ.
+    """Normal outputs of a last layer from its features φ: mean θφ, covariance diag‖Rφ‖² + (Aφ)ᵀAφ, or p‖φ‖² I − (Qφ)ᵀQφ.
 
-    N, Q and A hold what the triangular solves with the training examples come to, so that none is left to do.
+    R, A and Q hold what the triangular solves with the training examples come to, so that none is left to do. R and A are in
+    the precision of the layer's weights: only squares are added up, and no digits cancel. A bias's 1 is the last of φ here, and
+    is not given.
     """
 
-    theta: Tensor
-    N: Tensor | None
-    Q: Tensor | None
-    A: Tensor | None
+    factor: Tensor
+    eye: Tensor
 
-    def __init__(self, posterior: FunctionPosterior, head: str) -> None:
+    def __init__(self, posterior: FunctionPosterior, head: str, precision: torch.dtype = torch.float64) -> None:
         super().__init__()
         self.around = isinstance(posterior, NetworkCentred)
         strength = posterior.strength
@@ -37,8 +38,10 @@ class FeatureGaussian(nn.Module):
         match latent:
             case SharedLatent():
                 h = own if strength is None else strength.head
-                self.prior, theta = 1 / h, latent.weights.mT @ phi / h
-                parts["N"] = phi.mT @ latent.inner @ phi / h**2
+                theta = latent.weights.mT @ phi / h
+                eye = torch.eye(phi.shape[1], dtype=phi.dtype, device=phi.device)
+                values, turned = torch.linalg.eigh(eye / h - phi.mT @ latent.inner @ phi / h**2)
+                parts["R"] = values.clamp_min(0).sqrt()[..., None] * turned.mT
                 if latent.coupling is not None:
                     pulled = latent.inner @ phi / h
                     parts["A"] = torch.linalg.solve_triangular(latent.coupling, pulled, upper=False).transpose(0, 1)
@@ -61,26 +64,32 @@ class FeatureGaussian(nn.Module):
                 parts["Q"] = torch.linalg.solve_triangular(latent.lower, rows, upper=False).view(-1, c, phi.shape[1])
             case _:
                 raise NotExportable(f"a {type(latent).__name__} of a last layer has no form for export.")
-        self.register_buffer("theta", theta.contiguous())
-        for name in "NQA":
-            self.register_buffer(name, _fewest(parts[name], name) if name in parts else None)
+        squares, joint = parts.get("R"), parts["Q"] if "Q" in parts else parts.get("A")
+        self.outputs, self.inputs = theta.shape
+        self.subtracted, self.squares = "Q" in parts, 0 if squares is None else len(squares) * squares.shape[1]
+        linear = [theta, squares, None if joint is None else _fewest(joint)]
+        factor = torch.cat([x.reshape(-1, self.inputs) for x in linear if x is not None]).mT
+        self.register_buffer("factor", factor.to(factor.dtype if self.subtracted else precision).contiguous())
+        self.register_buffer("eye", torch.eye(self.outputs).to(self.factor))
 
-    def forward(self, phi: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        mean = outputs if self.around else phi @ self.theta.mT
-        own = self.prior * phi.square().sum(-1, keepdim=True).expand_as(mean)
-        if self.N is not None:
-            own = own - ((phi @ self.N) * phi).sum(-1).mT
-        covariance = own[:, :, None] * torch.eye(mean.shape[1], dtype=own.dtype, device=own.device)
-        for factor, sign in ((self.Q, -1.0), (self.A, 1.0)):
-            if factor is not None:
-                k, c, inp = factor.shape
-                along = (phi @ factor.reshape(k * c, inp).mT).view(-1, k, c)
-                covariance = covariance + sign * (along.mT @ along)
-        return mean, covariance
+    def forward(self, phi: Float[Tensor, "n features"], outputs: Float[Tensor, "n outputs"]) -> tuple[Tensor, Tensor]:
+        """Mean and covariance in float64: all that is linear in the features is one product."""
+        c, phi, factor = self.outputs, phi.to(self.factor.dtype), self.factor
+        along = phi @ factor if phi.shape[1] == self.inputs else torch.addmm(factor[-1], phi, factor[:-1])
+        mean, squares, joint = along.split([c, self.squares, along.shape[1] - c - self.squares], 1)
+        joint = joint.view(joint.shape[0], joint.shape[1] // c, c)
+        covariance = torch.bmm(joint.mT, joint)
+        if self.subtracted:
+            length = phi.square().sum(-1) + (self.inputs - phi.shape[1])
+            covariance = self.prior * length[:, None, None] * self.eye - covariance
+        elif self.squares:
+            own = squares.view(-1, c, self.squares // c).square().sum(-1)
+            covariance = torch.addcmul(covariance, own[:, :, None], self.eye)
+        return (outputs if self.around else mean).double(), covariance.double()
 
 
-def _fewest(x: Tensor, name: str) -> Tensor:
+def _fewest(x: Tensor) -> Tensor:
     """A factor with as few rows as its products need: those of its triangular factor."""
-    if name == "N" or len(x) <= x[0].numel():
-        return x.contiguous()
-    return torch.linalg.qr(x.flatten(1), mode="r").R.view(-1, *x.shape[1:]).contiguous()
+    if len(x) <= x[0].numel():
+        return x
+    return torch.linalg.qr(x.flatten(1), mode="r").R.view(-1, *x.shape[1:])

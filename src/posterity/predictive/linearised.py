@@ -20,7 +20,7 @@ from posterity.data.batches import Batch
 from posterity.errors import BadData, NotExact, TooLarge
 from posterity.gaussian import Gaussian
 from posterity.kernel import Calibration, Link
-from posterity.kernel.jacobian import each_output, rows_are_cheaper
+from posterity.kernel.jacobian import Passes, each_output, rows_are_cheaper
 from posterity.kernel.storing import Plain, Stored, calibration_of, numbers_of
 from posterity.predictive.prediction import Moments
 from posterity.predictive.predictor import Context, Predictor, meaning
@@ -103,9 +103,9 @@ def output_moments(
             piece = batch if len(some) == batch.count else batch.rows(some)
             jacobians = {name: _Jacobian(block, gaussian.precision[name]) for name, block in blocks.items()}
             with torch.no_grad():
-                for calls in each_output(model, weights, piece, outputs[0].numel(), watch):
-                    for name, own in calls.items():
-                        jacobians[name].passes.append(own)
+                for passes in each_output(model, weights, piece, outputs[0].numel(), watch):
+                    for name in passes.calls:
+                        jacobians[name].passes.append(passes)
                 parts.append(
                     torch.stack([j.covariance(len(some), outputs[0].numel()) for j in jacobians.values()]).sum(0)
                 )
@@ -134,22 +134,26 @@ class _Jacobian:
 
     def __init__(self, block: Block, precision: Matrix) -> None:
         self.block, self.precision = block, precision
-        self.passes: list[list[Call]] = []
+        self.passes: list[Passes] = []
+
+    def _calls(self, passes: Passes) -> list[Call]:
+        return passes.calls[self.block.name]
 
     @property
     def held(self) -> int:
         """Bytes of what was recorded."""
         if not self.passes:
             return 0
-        inputs = sum(tensors(call)[0].nbytes for call in self.passes[0])
-        return inputs + sum(tensors(call)[1].nbytes for calls in self.passes for call in calls)
+        inputs = sum(tensors(call)[0].nbytes for call in self._calls(self.passes[0]))
+        return inputs + sum(tensors(call)[1].nbytes for passes in self.passes for call in self._calls(passes))
 
     def covariance(self, n: int, outputs: int) -> Float[Tensor, "n outputs outputs"]:
         if not self.passes:
             return torch.zeros(n, outputs, outputs, dtype=torch.float64, device=self.precision.device)
-        if positions(self.block, self.passes[0]) == 1 and self._has_frame:
+        self.once = self.passes[0].once(self.block.name)
+        if positions(self.block, self.once) == 1 and self._has_frame:
             return self._by_rows()
-        return self._by_gradients()
+        return self._by_gradients(n, outputs)
 
     @cached_property
     def _has_frame(self) -> bool:
@@ -162,35 +166,36 @@ class _Jacobian:
     def _by_rows(self) -> Float[Tensor, "n outputs outputs"]:
         """G = s aᵀ: in the frame, weights w_i = Σ_j ã_j²/v_ij belong to the example and s̃ to the output."""
         frame = self.precision.frame()
-        a, _ = rows(self.block, self.passes[0])
-        # Bases of large blocks are in float32.
-        left, right = frame.left.double(), frame.right.double()
-        turned = a.squeeze(1).double() @ right.mT
-        weight = turned.square() @ (1 / frame.values.double()).mT
-        s = torch.stack([rows(self.block, calls)[1].squeeze(1) for calls in self.passes], 1).double() @ left.mT
+        a = rows(self.block, self.once)[0].squeeze(1).double()
+        s = self._gradient_rows(self.passes).squeeze(2).double()
+        if not frame.is_identity:
+            # Bases of large blocks are in float32.
+            a, s = a @ frame.right.double().mT, s @ frame.left.double().mT
+        weight = a.square() @ (1 / frame.values.double()).mT
         return (s * weight[:, None, :]) @ s.mT
 
-    def _by_gradients(self) -> Float[Tensor, "n outputs outputs"]:
+    def _by_gradients(self, n: int, outputs: int) -> Float[Tensor, "n outputs outputs"]:
         layer = self.block.layer
-        n = len(self.passes[0][0].s)  # type: ignore[arg-type]
-        step = max(1, PIECE // (layer.out * layer.inp * len(self.passes)))
-        by_rows = self._has_frame and rows_are_cheaper(self.block, self.passes[0], len(self.passes))
+        step = max(1, PIECE // (layer.out * layer.inp * outputs))
+        by_rows = self._has_frame and rows_are_cheaper(self.block, self.once, outputs)
         parts = []
         for start in range(0, n, step):
-            piece = [[Call(c.a[start : start + step], c.s[start : start + step]) for c in p] for p in self.passes]  # type: ignore[index]
+            piece = [passes.some(self.block.name, slice(start, start + step)) for passes in self.passes]
             white = (self._whitened_rows(piece) if by_rows else self._whitened(piece)).flatten(2)
             parts.append((white @ white.mT).double())
         return torch.cat(parts)
 
-    def _whitened(self, passes: list[list[Call]]) -> Float[Tensor, "n outputs out inp"]:
-        layer = self.block.layer
-        gradients = torch.stack([sum(layer.gradients(c.a, c.s) for c in p) for p in passes], 1)  # type: ignore[arg-type, misc]
-        return self.precision.whiten(gradients)
+    def _whitened(self, piece: list[Passes]) -> Float[Tensor, "n outputs out inp"]:
+        parts = [p.each(sum(self.block.layer.gradients(*tensors(c)) for c in self._calls(p))) for p in piece]  # type: ignore[arg-type]
+        return self.precision.whiten(torch.cat(parts, 1))
 
-    def _whitened_rows(self, passes: list[list[Call]]) -> Float[Tensor, "n outputs out inp"]:
+    def _whitened_rows(self, piece: list[Passes]) -> Float[Tensor, "n outputs out inp"]:
         """The same from rows turned into the frame: inputs once for all outputs."""
         frame = self.precision.frame()
-        a = rows(self.block, passes[0])[0]
+        a = rows(self.block, piece[0].once(self.block.name))[0]
         a = a @ frame.right.mT.to(a)
-        s = torch.stack([gradient_rows(self.block, p) for p in passes], 1) @ frame.left.mT.to(a)
+        s = self._gradient_rows(piece) @ frame.left.mT.to(a)
         return (s.mT @ a[:, None]) * frame.values.rsqrt().to(a)
+
+    def _gradient_rows(self, passes: list[Passes]) -> Float[Tensor, "n outputs t out"]:
+        return torch.cat([p.each(gradient_rows(self.block, self._calls(p))) for p in passes], 1)

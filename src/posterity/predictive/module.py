@@ -143,16 +143,14 @@ class _LastLayer(_Part):
         # The network's outputs are this layer's: with the identity in its place they are its features.
         parent, _, name = predictor.head.rpartition(".")
         setattr(self.body.get_submodule(parent), name, nn.Identity())
-        self.bias = getattr(head, "bias", None) is not None
         parts = predictor.parts()
         self.own = [own | {"weight": weight * own["weight"]} for _, own in parts]
-        self.posteriors = nn.ModuleList(FeatureGaussian(posterior, predictor.head) for posterior, _ in parts)
+        precision = predictor.point[predictor.head].dtype
+        self.posteriors = nn.ModuleList(FeatureGaussian(posterior, predictor.head, precision) for posterior, _ in parts)
 
     def forward(self, *args: Any, **kwargs: Any) -> list[Moments]:
         features = _logits(self.body(*args, **kwargs))
-        outputs, features = self.head(features).double(), features.double()
-        if self.bias:
-            features = torch.cat([features, torch.ones_like(features[:, :1])], 1)
+        outputs = self.head(features)
         found = (posterior(features, outputs) for posterior in self.posteriors)
         return [Moments(mean=mean, covariance=c, **own) for own, (mean, c) in zip(self.own, found, strict=True)]
 

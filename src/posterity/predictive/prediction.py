@@ -35,7 +35,7 @@ class Moments:
     def softened(self) -> tuple[Float[Tensor, "m outputs"], Float[Tensor, "m outputs outputs"]]:
         """Mean and covariance as wide and as soft as probabilities want them."""
         tau, t = self.calibration.tau, self.calibration.temperature
-        return self.mean / t, tau * self.covariance / t**2
+        return (self.mean, self.covariance) if tau == t == 1 else (self.mean / t, tau / t**2 * self.covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +65,14 @@ class Prediction:
 
     def to(self, dtype: torch.dtype) -> Prediction:
         """The same in another precision, float32 at least."""
-        wide = torch.promote_types(dtype, torch.float32)
+        wide = dtype if dtype == torch.float32 else torch.promote_types(dtype, torch.float32)
 
-        def narrowed(value: Any) -> Any:
-            return value.to(wide) if isinstance(value, Tensor) else lambda: value().to(wide)
+        def narrowed(name: str, value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return value.to(wide)
+            return (lambda: value().to(wide)) if name in LATER and value else value
 
-        return self.but(
-            **{name: narrowed(x) for name, x in vars(self).items() if isinstance(x, Tensor) or (name in LATER and x)}
-        )
+        return Prediction(**{name: narrowed(name, value) for name, value in vars(self).items()})
 
     def at_once(self) -> Prediction:
         """The prediction with all deferred fields computed."""
@@ -243,10 +243,7 @@ def from_moments(
         return regression(moments, likelihood)
     entropy = _entropy(likelihood)
     probs = probabilities(moments, likelihood, kind, samples, generator)
-    logits = torch.zeros_like(probs)
-    for m in moments:
-        if m.weight:
-            logits = logits + m.weight * m.mean
+    logits = _averaged(moments, [m.mean for m in moments])
 
     @cache
     def apart() -> tuple[Tensor, Tensor]:
@@ -280,12 +277,15 @@ def probabilities(
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """Probabilities of the classes, averaged over all parts: without draws but for link="sampled"."""
-    probs = torch.zeros_like(moments[0].mean)
-    for m in moments:
-        if m.weight:
-            spoken = link(*m.softened, likelihood, kind, samples=samples, generator=generator)
-            probs = probs + m.weight * spoken
-    return probs
+    counted = [m for m in moments if m.weight]
+    own = [link(*m.softened, likelihood, kind, samples=samples, generator=generator) for m in counted]
+    return _averaged(counted, own)
+
+
+def _averaged(moments: Sequence[Moments], values: Sequence[Tensor]) -> Tensor:
+    """Σ weight · value over the parts that count."""
+    parts = [value if m.weight == 1 else m.weight * value for m, value in zip(moments, values, strict=True) if m.weight]
+    return sum(parts[1:], parts[0])
 
 
 def regression(moments: Sequence[Moments], likelihood: GaussianNoise) -> Prediction:

@@ -25,7 +25,8 @@ from posterity.errors import DamagedFile, NotStorable
 from posterity.gaussian import Gaussian
 from posterity.kernel import Link, StrengthChoice, normal_draws
 from posterity.kernel.storing import Plain, Stored, above, below, likelihood_of, link_of, plain_likelihood
-from posterity.novelty import Reference, watching
+from posterity.novelty import Reference
+from posterity.novelty.watching import INPUT, Watch
 from posterity.predictive.prediction import Moments, Prediction, first_draws, from_moments
 
 
@@ -110,29 +111,33 @@ class Predictor(ABC):
             raise ValueError(f"samples is at least 1, not {samples}")
         link, like = link or self.link, network.like
         later = generator is None and not keep_draws and link != "sampled" and len(inputs) == 1
-        dice = generator or first_draws(like.device)
         with torch.inference_mode(False), torch.no_grad():
             parts: list[list[Moments]] = []
             unknown: list[Any] = []
             for batch in inputs:
-                with watching(network.module, () if reference is None else reference.layers, batch.count) as watch:
-                    part = self.moments(network, batch)
-                    watch.given(batch.positional, batch.named)
-                parts.append(part)
-                if reference is not None:
+                if reference is None:
+                    parts.append(self.moments(network, batch))
+                    continue
+                layers = tuple(name for name in reference.layers if name != INPUT)
+                with network.hooked(("watch", *layers), partial(Watch, network.module, layers)) as watch:
+                    watch.begin(batch.count)
+                    if INPUT in reference.layers:
+                        watch.given(batch.positional, batch.named)
+                    parts.append(self.moments(network, batch))
                     # Batch by batch, so that features of many inputs are never held at once.
                     features = reference.checked(watch.features)
-                    scores = partial(_unknown, reference, features, part[0].mean, self.likelihood)
-                    unknown.append(scores if later else scores())
+                    watch.end()
+                scores = partial(_unknown, reference, features, parts[-1][0].mean, self.likelihood)
+                unknown.append(scores if later else scores())
             moments = joined(parts)
             later = later and sum(m.covariance.numel() for m in moments) <= HELD
+            dice = None if later else generator or first_draws(like.device)
             found = from_moments(moments, self.likelihood, link, samples, dice, later=later)
-            draws = _draws(moments, samples, dice) if keep_draws else None
+            draws = _draws(moments, samples, dice) if keep_draws and dice else None
             found = _shaped(found, moments[0], draws)
             if unknown:
                 found = found.but(unknown=unknown[0] if len(unknown) == 1 else torch.cat(unknown))
-            found = found.to(like.dtype)
-            return found if later else found.at_once()
+            return found.to(like.dtype) if later else found.to(like.dtype).at_once()
 
 
 def _unknown(reference: Reference, features: Mapping[str, Tensor], mean: Tensor, likelihood: Likelihood) -> Tensor:

@@ -121,7 +121,10 @@ def certify_folds(
     units = torch.empty_like(examples.units)
     units[examples.order] = examples.units
     grouped = examples.n < examples.count
-    task = Problem.of(model, data, likelihood, prior=prior, classes=classes, head=head, batch_size=batch_size)
+    together = units if grouped else groups
+    task = Problem.of(
+        model, data, likelihood, prior=prior, classes=classes, head=head, groups=together, batch_size=batch_size
+    )
     found = checked(model, task.prior, task.prior, examples, Spending(1 - confidence), grid, vouched, generator)
     generator = found.generator
     shuffled = torch.randperm(examples.n, generator=generator, device=generator.device).cpu().tensor_split(folds)
@@ -134,7 +137,7 @@ def certify_folds(
         twin = copied(model)
         # Nothing of what the network may have learned before: the prior's own mean, and a head that knows no class.
         task.prior.write_to(twin)
-        options["groups"] = None if groups is None else groups[kept]
+        options["groups"] = None if together is None else together[kept]
         fit = (
             learn(twin, rows_of(data, kept), prior, likelihood, **options)
             if learner == "learn"

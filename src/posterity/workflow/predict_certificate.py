@@ -13,6 +13,7 @@ from posterity.checks import admitted
 from posterity.data import Data
 from posterity.data.batches import Batch
 from posterity.errors import NoCertificate
+from posterity.gaussian.card import KnownFeatures
 from posterity.novelty import to_known
 from posterity.pacbayes import Certificate
 from posterity.pacbayes.bounds import Spending
@@ -38,9 +39,10 @@ def certify_predictions(
 ) -> Certificate | None:
     """Bound the error of the fit's own predictions; None where the fit has seen the examples, or may have."""
     data, _ = admitted(fit.model, data, fit.likelihood)
-    known = fit.posterior.known or to_known(fit.reference or getattr(fit.predictor, "reference", None))
     try:
-        unseen(replace(fit.posterior, known=known), CertificateData.of(data, batch_size, groups, look=False), None)
+        unseen(
+            replace(fit.posterior, known=known_of(fit)), CertificateData.of(data, batch_size, groups, look=False), None
+        )
         examples = CertificateData.of(data, batch_size, groups)
         spending = Spending(1 - confidence)
         found = checked(fit.model, fit.posterior, fit.posterior, examples, spending, grid, None, generator)
@@ -53,6 +55,11 @@ def certify_predictions(
     beside = bounded("mean", case, examples.readings())
     notes = (*found.notes, "what stands for the prior here is the fit itself: it learned nothing from these examples")
     return written(plain(error, case, whole.grouped, ITSELF), case, whole, beside, notes, confidence)
+
+
+def known_of(fit: Fit) -> KnownFeatures:
+    """Inputs that a fit keeps of those that it learned from."""
+    return fit.posterior.known or to_known(fit.reference or getattr(fit.predictor, "reference", None))
 
 
 def wrong_of(fit: Fit, held: Iterable[Batch]) -> Tensor:

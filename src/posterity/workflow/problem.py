@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import RandomSampler, WeightedRandomSampler
+from torch.utils.data import RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from posterity.blocks import Block, Selection, evaluating, find_blocks, named
 from posterity.blocks.replicas import check_copyable
@@ -21,9 +22,10 @@ from posterity.data.batches import Workers, batches, is_pair, known_length
 from posterity.data.examples import TrainingSet, read_up_to
 from posterity.data.hashes import batch_hashes
 from posterity.data.leave_out import LeaveOut
+from posterity.data.near_copies import families
 from posterity.data.provenance import Provenance, past_of
 from posterity.data.weights import looks_new
-from posterity.errors import BadData, BadTargets, UnsupportedLayer, UnsupportedNetwork
+from posterity.errors import BadData, BadTargets, DependentExamples, UnsupportedLayer, UnsupportedNetwork
 from posterity.gaussian import Gaussian
 from posterity.gaussian.gaussian import check_frozen
 from posterity.kernel.last_layer import features_of
@@ -87,6 +89,7 @@ class Problem:
         examples = _read(model, data, likelihood, batch_size, limits)
         if examples is not None:
             check_groups(groups, examples.count)
+            groups = _families(examples) if groups is None else groups
             _check_names(classes, examples.outputs, likelihood)
         if prior is None:
             usual = 1.0 if examples is None else min(1.0, examples.count / ENOUGH)
@@ -272,13 +275,28 @@ def is_new_head(
     return not same
 
 
+def _families(examples: TrainingSet) -> Tensor | None:
+    """What belongs together though no one said so: copies, which would answer for each other where one of them is left out."""
+    found = families(examples.whole.tensors(), examples.targets.cpu())
+    if found is not None:
+        warnings.warn(
+            f"{examples.count:,} examples are {int(found.max()) + 1:,} families of copies, exact or near: each family is left "
+            "out as a whole, as with groups=.",
+            DependentExamples,
+            stacklevel=5,
+        )
+    return found
+
+
 def _check_readable(data: Data, groups: Tensor | None) -> None:
     """Refuse data that is used up by one reading, or whose order is not that of the groups."""
     if isinstance(data, Iterator):
         raise BadData(
             f"data is a {type(data).__name__}, used up after one reading: give a DataLoader, a Dataset or a list."
         )
-    if groups is not None and isinstance(getattr(data, "sampler", None), RandomSampler | WeightedRandomSampler):
+    if groups is not None and isinstance(
+        getattr(data, "sampler", None), RandomSampler | SubsetRandomSampler | WeightedRandomSampler
+    ):
         raise BadData(
             "groups are in the order of the examples, and this DataLoader has them in another order at each reading: give its "
             "dataset, or a DataLoader with shuffle=False."

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posterity.brief import brief
+from posterity.checks import admitted
 from posterity.data import Data
 from posterity.errors import NoData
 from posterity.gaussian import Gaussian
@@ -17,6 +18,7 @@ from posterity.pacbayes import Certificate, certify, gibbs_risk, optimise_poster
 from posterity.pacbayes.examples import CertificateData, rows_of
 from posterity.workflow.fit import Fit
 from posterity.workflow.learn import learn
+from posterity.workflow.problem import kept_names
 
 APART = "the split dealt every row to one side"
 TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
@@ -104,7 +106,7 @@ def split_prior(
 
     Args:
         model: the network; it is trained.
-        data: tensors or a dataset with a length.
+        data: tensors, arrays, or a dataset with a length.
         prior: as for `learn`.
         groups: what belongs together, as for `pt.certify`: a group is on one side of the split. Near copies are, in any case.
         share: of the data that refines the prior.
@@ -124,14 +126,20 @@ def split_prior(
     """
     if not 0 < share < 1:
         raise ValueError(f"the share of the data that refines the prior lies between 0 and 1, not {share}")
+    names = learning.get("classes") or kept_names(prior, learning.get("head"))
+    data, learning["classes"] = admitted(model, data, learning.get("likelihood"), None, names)
     seed = int(torch.randint(2**62, (), generator=generator))
     examples = CertificateData.of(data, groups=groups)
     dealt = torch.randperm(examples.n, generator=torch.Generator().manual_seed(seed))[examples.units]
     among = dealt < round(share * examples.n)
     if not bool(among.any()):
         raise NoData(f"a share of {share} leaves no example to refine the prior with.")
-    first, rest = (rows_of(data, examples.order[side]) for side in (among, ~among))
-    here, there = (None, None) if groups is None else (groups[examples.order[side]] for side in (among, ~among))
+    # The rest in the order of the data, by which its certificate looks for dependence.
+    sides = examples.order[among], examples.order[~among].sort().values
+    first, rest = (rows_of(data, side) for side in sides)
+    there = None if groups is None else groups[sides[1]]
+    # Copies that were found belong together as groups do.
+    here = None if groups is None and examples.n == examples.count else examples.units[among]
     fit = learn(model, first, prior, groups=here, generator=generator, progress=progress, **learning)
     wide = fit.posterior
     if not temperatures:

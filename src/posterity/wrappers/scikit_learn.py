@@ -16,16 +16,18 @@ from torch import Tensor, nn
 
 from posterity.curvature import Categorical, GaussianNoise
 from posterity.data.hashes import by_chance, example_hashes, seen
-from posterity.data.near_copies import repeats_by_chance
+from posterity.data.near_copies import COPIED, families, repeats_by_chance
 from posterity.data.provenance import Provenance
 from posterity.errors import BadData, NotHeldOut, NotInstalled
 from posterity.gaussian import Gaussian
 from posterity.gaussian.plain import parse
 from posterity.pacbayes.examples import joined
+from posterity.pacbayes.refusals import near_known
 from posterity.predictive import Prediction
 from posterity.predictive.sets import class_sets, split_intervals, split_threshold
 from posterity.workflow import Fit, learn
 from posterity.workflow.file import handed_down
+from posterity.workflow.predict_certificate import known_of
 from posterity.wrappers.estimator_files import load_estimator, save_estimator
 
 try:
@@ -92,14 +94,9 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         counts = _counts(sample_weight, len(X))
         random = check_random_state(self.random_state)
         generator = torch.Generator().manual_seed(int(random.randint(2**31 - 1)))
-        # In one column alone, copies look as few values do: there the targets tell. Copied: rows may be read-only memory maps.
-        both = np.column_stack((X, targets.numpy().reshape(len(X), -1)))
-        few_values = repeats_by_chance(torch.tensor(X if X.shape[1] > 1 else both), targets.flatten())
-        groups = np.arange(len(X)) if few_values else _distinct(X)
-        own = None if together is None else _numbered(together, len(X))
-        if own is not None:
-            groups = joined(torch.as_tensor(groups), torch.as_tensor(own)).numpy()
+        groups, few_values = _alike(X, targets, together)
         held, kept = _split(groups, counts, self.held_out, random)
+        copied = not few_values and len(np.unique(groups[kept])) < (1 - COPIED) * len(kept)
         self._scale(X[kept])
         # The first weights are drawn from torch's own source: seeded here, and as it was afterwards.
         with torch.random.fork_rng(devices=[]):
@@ -111,7 +108,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
                 likelihood,
                 classes=classes,
                 head=self.head,
-                groups=None if own is None else torch.as_tensor(groups[kept]),
+                groups=torch.as_tensor(groups[kept]) if copied or together is not None else None,
                 generator=generator,
                 progress=False,
                 training=dict(self.training or {}),
@@ -122,7 +119,7 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
         rows = np.column_stack((X[held], targets[held].double().flatten()))
         once = held if few_values else held[_first(rows)]
         self.n_held_out_ = len(once)
-        self.held_groups_ = np.arange(len(once)) if own is None else groups[once]
+        self.held_groups_ = groups[once]
         return X[once], targets[once]
 
     def _source(self) -> Gaussian | None:
@@ -193,17 +190,18 @@ class _Posterior(BaseEstimator):  # type: ignore[misc]
 
     def _check_new(self, X: Any, y: Any) -> None:
         """Refuse examples that were fitted: what was learned from says nothing of how often sets hold the truth."""
-        here = example_hashes((self._tensor(X), torch.zeros(len(X))))
+        rows = self._tensor(X)
+        here = example_hashes((rows, torch.zeros(len(X))))
         shared = int(seen(self.fit_.posterior.provenance.hashes, here).sum())
-        if shared > by_chance(here) and not repeats_by_chance(torch.tensor(X), torch.tensor(y)):
+        shared = max(shared if shared > by_chance(here) else 0, near_known(known_of(self.fit_), [rows]))
+        if shared and not repeats_by_chance(torch.tensor(X), torch.tensor(y)):
             raise NotHeldOut(
                 f"{shared} of these {len(X)} examples were fitted, or are copies of such: sets would promise too much. "
                 "Give conformalize(X, y) examples that were not, or set held_out=0.2, say, before fitting."
             )
 
     def _hold_out(self, scores: Any, groups: Any) -> None:
-        self.scores_, self.n_held_out_ = scores, len(scores)
-        self.held_groups_ = np.arange(len(scores)) if groups is None else _numbered(groups, len(scores))
+        self.scores_, self.n_held_out_, self.held_groups_ = scores, len(scores), groups
 
     def _scores_of(self, coverage: float) -> float:
         if not len(self.scores_):
@@ -346,7 +344,7 @@ class PosteriorClassifier(ClassifierMixin, _Posterior):  # type: ignore[misc]
         if (index < 0).any():
             raise BadData(f"there are labels that were not fitted: the classes are {list(self.classes_)}.")
         self._check_new(X, index)
-        self._hold_out(self._scores(X, index), groups)
+        self._hold_out(self._scores(X, index), _alike(X, index, groups)[0])
         return self
 
     def _scores(self, X: Any, index: Any) -> Any:
@@ -482,7 +480,7 @@ class PosteriorRegressor(RegressorMixin, _Posterior):  # type: ignore[misc]
         """
         X, y = self._checked(X), column_or_1d(y, dtype=np.float64)
         self._check_new(X, y)
-        self._hold_out(self._scores(X, y), groups)
+        self._hold_out(self._scores(X, y), _alike(X, y, groups)[0])
         return self
 
     def _scores(self, X: Any, y: Any) -> Any:
@@ -552,6 +550,21 @@ def _numbered(groups: Any, n: int) -> Any:
 def _first(rows: Any) -> Any:
     """The place of each distinct row, in order."""
     return np.sort(np.unique(np.asarray(rows, dtype=np.float32), axis=0, return_index=True)[1])
+
+
+def _alike(X: Any, targets: Any, together: Any) -> tuple[Any, bool]:
+    """A number for each row, the same for copies (exact or near) and what belongs `together`; and whether it has few values."""
+    targets = torch.as_tensor(targets)
+    # In one column alone, copies look as few values do: there the targets tell. Copied: rows may be read-only memory maps.
+    both = np.column_stack((X, targets.numpy().reshape(len(X), -1)))
+    few_values = repeats_by_chance(torch.tensor(X if X.shape[1] > 1 else both), targets.flatten())
+    groups = torch.arange(len(X))
+    if not few_values:
+        near = families([torch.tensor(X)], targets.flatten())
+        groups = joined(torch.as_tensor(_distinct(X)), groups if near is None else near)
+    if together is not None:
+        groups = joined(groups, torch.as_tensor(_numbered(together, len(X))))
+    return groups.numpy(), few_values
 
 
 def _distinct(X: Any) -> Any:

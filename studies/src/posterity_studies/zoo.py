@@ -30,7 +30,7 @@ def watch() -> pt.Gaussian:
         "Seven shoulder exercises from two seconds of a smartwatch (50 Hz; acceleration in g, turning rate in rad/s), "
         f"learned from ten wearers. Inputs are scaled by channel: {scaling}."
     )
-    return _told(learn_prior(everybody), text, "BSD-3-Clause (seglearn's recordings)")
+    return _described(learn_prior(everybody), text, "BSD-3-Clause (seglearn's recordings)")
 
 
 def minilm_adapters() -> pt.Gaussian:
@@ -46,7 +46,7 @@ def minilm_adapters() -> pt.Gaussian:
         "film reviews."
     )
     card = replace(found.card, classes=CLASSES)
-    return _told(replace(found, card=card), text, "Apache-2.0 (weights), MIT (sentences)")
+    return _described(replace(found, card=card), text, "Apache-2.0 (weights), MIT (sentences)")
 
 
 def resnet50_head() -> pt.Gaussian:
@@ -61,7 +61,7 @@ def resnet50_head() -> pt.Gaussian:
         imagenet_resnet50(), normalised(images), population=1_281_167, blocks=["fc"], batch_size=10, generator=generator,
         progress=False,
     )  # fmt: skip
-    return _told(found, text, "MIT (weights)")
+    return _described(found, text, "MIT (weights)")
 
 
 MADE: dict[str, Callable[[], pt.Gaussian]] = {
@@ -71,7 +71,7 @@ MADE: dict[str, Callable[[], pt.Gaussian]] = {
 }
 
 
-def _told(prior: pt.Gaussian, text: str, licence: str) -> pt.Gaussian:
+def _described(prior: pt.Gaussian, text: str, licence: str) -> pt.Gaussian:
     """In single precision, with its story."""
     return replace(prior.to(dtype=torch.float32), card=replace(prior.card, text=text, licence=licence))
 

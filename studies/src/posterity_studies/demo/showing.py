@@ -189,7 +189,7 @@ def _over_seconds(axis: Axes, records: Sequence[Record], measure: str) -> None:
 def reliability(records: Sequence[Record], method: str, s: int) -> Figure:
     """Accuracy by confidence, all wearers together; bars tell where its answers are."""
     figure, axis = _panel(3.3, 3.0)
-    # A handful of answers says nothing about how often such answers are right.
+    # A handful of predictions says nothing about how often such predictions are correct.
     x, y, part = zip(*(found for found in pooled(records, method, s) if found[2] >= 0.01), strict=True)
     axis.plot([0, 1], [0, 1], color=INK, lw=1, ls=(0, (3, 2)))
     axis.bar(x, part, width=0.06, color=COLOURS[method], alpha=0.3, lw=0)

@@ -7,12 +7,15 @@ import pytest
 
 from posterity_studies import STUDIES, Outcome, Record, find
 from posterity_studies.shared import published
+from posterity_studies.shared.known_inputs import RIVALS as PLAIN
 from posterity_studies.shared.priors import PRIORS
 from posterity_studies.studies.calibration.methods import METHODS
 from posterity_studies.studies.certificates.reading import ROWS
 from posterity_studies.studies.continual_large.reading import RIVALS
 from posterity_studies.studies.few_shot_modes.reading import MEASURES
+from posterity_studies.studies.pretended_unknowns.reading import RULES as PRETENDED
 from posterity_studies.studies.quality.reading import SINGLE
+from posterity_studies.studies.unknown_inputs.reading import NAMES
 
 SEEDS = range(5)
 NOISE = [-0.002, -0.001, 0.0, 0.001, 0.002]
@@ -84,6 +87,31 @@ def cold_posterior_large(
         made.append(record("cold-posterior-large", drawn, {"mode": {"accuracy": 75.0, "nll": 0.9}, **curves}))
         values = {"calibrated": scores, "plain": scores, "chosen": {"tau": 0.1}}
         made.append(record("cold-posterior-large", {**same, "who": "function space"}, values))
+    return made
+
+
+def pretended_unknowns(gains: Mapping[str, float]) -> list[Record]:
+    """By how much pretended unknowns are ahead of the library's weights, set by set."""
+    made = []
+    for (name, gain), seed in product(gains.items(), SEEDS):
+        rules = {rule: {"classes": 0.8 + gain * (rule == "pretended")} for rule in PRETENDED}
+        rivals = {rival: {"classes": 0.75} for rival in PLAIN}
+        values = {"rules": rules, "rivals": rivals, "agreement": {"classes": 0.5}}
+        made.append(record("pretended-unknowns", {"set": name, "seed": seed}, values))
+    return made
+
+
+def unknown_inputs(lead: float, alarms: float) -> list[Record]:
+    """By how much the library is ahead of every rival, in two settings."""
+    made = []
+    for setting, seed in product(("digits", "letter"), SEEDS):
+        found = {"classes": 0.8 + lead}
+        values = {
+            "library": {"auroc": found, "alarms": alarms},
+            "rules": dict.fromkeys(NAMES, found),
+            "rivals": {rival: {"classes": 0.8} for rival in PLAIN},
+        }
+        made.append(record("unknown-inputs", {"setting": setting, "seed": seed}, values))
     return made
 
 
@@ -389,6 +417,12 @@ CASES: list[Case] = [
     (sets, (0.895, 1.6), Outcome.ours),
     (sets, (0.88, 1.6), Outcome.unsupported),
     (sets, (0.895, 1.8), Outcome.unsupported),
+    (pretended_unknowns, ({"digits": 0.02, "emoji": 0.021},), Outcome.ours),
+    (pretended_unknowns, ({"digits": 0.004, "emoji": 0.0041},), Outcome.unsupported),
+    (pretended_unknowns, ({"digits": 0.04, "emoji": -0.01},), Outcome.unsupported),
+    (unknown_inputs, (0.1, 0.05), Outcome.ours),
+    (unknown_inputs, (0.1, 0.02), Outcome.unsupported),
+    (unknown_inputs, (-0.1, 0.05), Outcome.unsupported),
     (untouched, (-0.1, 0.0), Outcome.ours),
     (untouched, (-0.1, 0.1), Outcome.unsupported),
     (variational, ((2.0, 0.6), (0.4, 0.5)), Outcome.ours),
@@ -403,7 +437,7 @@ def test_a_verdict_turns_with_the_figures(made, figures, outcome):
     assert find(records[0].study).verdict(records).outcome == outcome
 
 
-PENDING = {"heads", "tables", "unknown-inputs"}
+PENDING = {"heads", "tables"}
 """Studies whose verdict is not yet turned here."""
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy, one_hot
 
 from posterity.errors import BadData, BadTargets, NoData, SizeMismatch
-from posterity.heads import HeadRecipe, classify, from_tensors, to_tensors
+from posterity.heads import ClassFit, HeadRecipe, classify, from_tensors, to_tensors
 from posterity.heads.fitting import discriminants
 from posterity.heads.softmax import SoftmaxProblems, modes
 from posterity.heads.views import Axes, View, unit
@@ -234,3 +234,68 @@ def test_log_scores_are_cross_entropies():
     logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     labels = torch.tensor([0, 1, 2, 3, 0, 1])
     torch.testing.assert_close(-log_scores(logits, labels).mean(), cross_entropy(logits, labels))
+
+
+def one_label(width: int, classes: int = 4) -> ClassFit:
+    x = torch.randn(classes, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return classify(x, torch.arange(classes), torch.full((classes,), -1))
+
+
+def test_one_label_a_class_counts_for_more_the_more_columns_the_rows_are_spread_over():
+    shares = [{c.method: w for c, w in one_label(width).head.weights().items()} for width in (2, 20, 500)]
+    cautious = [found["frequencies"] for found in shares]
+    assert cautious[0] > 0.4 > cautious[1] > 0.1 > 0.03 > cautious[2]
+
+
+def test_columns_of_a_tiny_scale_are_no_spread():
+    narrow, x = one_label(2), torch.zeros(4, 302, dtype=torch.float64)
+    x[:, :2], x[:, 2:] = narrow.features, 1e-9 * torch.randn(4, 300, dtype=torch.float64)
+    wide = classify(x, torch.arange(4), torch.full((4,), -1))
+    by_method = [{c.method: w for c, w in fit.head.weights().items()} for fit in (narrow, wide)]
+    assert by_method[1]["frequencies"] == pytest.approx(by_method[0]["frequencies"], rel=1e-6)
+
+
+def test_one_label_a_class_of_a_few_columns_of_noise_costs_little_more_than_chance():
+    draw = torch.Generator().manual_seed(3)
+    costs = []
+    for _ in range(20):
+        x = torch.randn(202, 4, generator=draw, dtype=torch.float64)
+        fit = classify(x[:2], torch.arange(2), torch.full((2,), -1))
+        costs.append(float(-log_scores(fit.head.log_probs(x[2:]), torch.arange(200) % 2).mean()))
+    assert 0 < sum(costs) / len(costs) - torch.tensor(2.0).log() < 0.15
+
+
+def test_a_head_with_frequencies_comes_back_from_its_tensors():
+    head = one_label(3).head
+    again = from_tensors(*to_tensors(head))
+    x = torch.randn(5, 3, dtype=torch.float64)
+    assert any(m.candidate.method == "frequencies" for m in head.members)
+    assert torch.equal(head.log_probs(x), again.log_probs(x))
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5, 8])
+def test_a_mode_is_found_where_the_priors_mean_is_hundreds_of_logits_off(seed):
+    draw = torch.Generator().manual_seed(seed)
+    z = torch.randn(60, 9, generator=draw, dtype=torch.float64)
+    z[0] *= 1e3
+    z = torch.cat([z / z.square().sum(1).mean().sqrt(), z.new_ones(60, 1)], 1)
+    y = torch.randint(3, (60,), generator=draw)
+    offset = 300 * torch.randn(60, 1, 3, generator=draw, dtype=torch.float64)
+    targets, precisions = one_hot(y, 3).double(), z.new_full((1, 10), 0.18)
+    w = modes(SoftmaxProblems(z, targets, z.new_ones(1, 60), precisions, lambda index: offset), 6e-3)[0]
+    by_hand = w.clone().requires_grad_()
+
+    def loss():
+        return cross_entropy(offset[:, 0] + z @ by_hand, y, reduction="sum") + 0.09 * by_hand.square().sum()
+
+    search = torch.optim.LBFGS([by_hand], max_iter=300, line_search_fn="strong_wolfe")
+
+    def closure():
+        search.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    before = float(loss().detach())
+    search.step(closure)
+    assert float(loss().detach()) > before - 0.05

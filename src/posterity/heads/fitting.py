@@ -126,6 +126,12 @@ class _Workspace:
         counts = self.y.bincount(minlength=self.classes).double()
         return torch.where(counts > 0, counts, counts[self.present].mean()).log().sub(counts[self.present].mean().log())
 
+    @property
+    def spread(self) -> float:
+        """How many columns share the variance of the rows at unit length: (Σ v)² / Σ v². Rows that are all equal have one."""
+        variances = self.seen["unit"].rows.var(0, correction=0)
+        return max(1.0, float(variances.sum().square() / variances.square().sum().clamp_min(1e-300)))
+
     @cached_property
     def plan(self) -> tuple[tuple[Kind, ...], tuple[float, ...], int]:
         """Views, strengths, and how many folds are refitted: as many as the budget of products allows."""
@@ -153,6 +159,11 @@ class _Workspace:
         left = (self.folds >= 0) & (self.folds < self.plan[2])
         others = (self.remaining[self.folds.clamp(0, self.plan[2])] > 0) & (self.y[:, None] == self.y)
         return (left & others.any(1)).nonzero().flatten()
+
+    @property
+    def alone(self) -> bool:
+        """Whether beliefs speak alone."""
+        return not len(self.judged) and self.recipe.alone is not None
 
     @property
     def judged_labels(self) -> Int[Tensor, " m"]:
@@ -219,7 +230,11 @@ class _Workspace:
         """All candidates. Where a class has a name and no label, only names can speak for it."""
         views, strengths, _ = self.plan
         made = []
-        if len(self.present) == self.classes:
+        if len(self.present) == self.classes and self.alone:
+            made = [self.softmax(view, [(strengths[0], 0.0)])[0] for view in views]
+            none = [self.x.new_zeros(size, self.classes) for size in (self.x.shape[1], 1, 0)]
+            made.append(_FittedCandidate(HeadCandidate("unit", "frequencies", 0.0), none[0], none[1][0], none[2]))
+        elif len(self.present) == self.classes:
             for view in views:
                 made += [*self.softmax(view, [(s, 0.0) for s in strengths]), *self.discriminants(view)]
         if self.words is not None:
@@ -265,6 +280,10 @@ class _Workspace:
         scores = torch.stack([log_scores(p, labels) for p in log_probs])
         counts = torch.tensor([recipe.count(e.candidate) for e in entries], dtype=torch.float64)
         named = torch.tensor([e.candidate.size > 0 for e in entries])
+        if self.alone and not bool(named.all()):
+            columns = self.spread
+            alone = counts.new_tensor([recipe.count_alone(e.candidate, columns) for e in entries])[~named]
+            counts[~named] = alone / alone.sum()
         if bool(named.any()) and not bool(named.all()):
             # Labels that can be left out speak for names by themselves; names that explain no label lose their pseudo-count.
             evidence = max(-20.0, min(self._evidence_for_names(), 20.0 if len(labels) == 0 else 0.0))

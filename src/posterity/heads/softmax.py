@@ -14,6 +14,8 @@ from posterity.errors import DidNotConverge
 MEMORY = 8
 """Pairs of steps and changes of slope that are kept."""
 STEPS = 500
+NEWTON, LINE = 4, 40
+"""Steps of Newton along a direction, and with those that halve what went too far."""
 BYTES = 2**27
 """What the tensors of one run may take."""
 
@@ -115,17 +117,24 @@ def _step(
     precision: Tensor,
     decrease: Tensor,
 ) -> Float[Tensor, " problems"]:
-    """How far to go: Newton's method for one number, on logits that are linear in it."""
+    """How far to go: Newton's method for one number, on logits that are linear in it.
+
+    The loss is convex along the direction, so a step whose slope is above the first one's size went too far: it is halved back.
+    """
     linear = (precision * w * direction).sum((1, 2)) - (weights * (change * targets).sum(-1)).sum(0)
     square = (precision * direction.square()).sum((1, 2))
-    step = torch.ones_like(decrease)
-    for _ in range(4):
+    step, short = torch.ones_like(decrease), torch.zeros_like(decrease)
+    for i in range(LINE):
         p = (f + step[:, None] * change).softmax(-1)
         weighted = p * change
         mean = weighted.sum(-1)
         slope = (weights * mean).sum(0) + linear + step * square
-        if bool((slope.abs() < 0.3 * decrease).all()):
+        if bool((slope.abs() < (0.3 if i < NEWTON else 1.0) * decrease).all()):
             break
-        curve = (weights * ((weighted * change).sum(-1) - mean.square())).sum(0) + square
-        step = (step - slope / curve.clamp_min(1e-300)).clamp(0.02, 8.0)
+        short = torch.where((slope < 0) & (step > short), step, short)
+        if i < NEWTON:
+            curve = (weights * ((weighted * change).sum(-1) - mean.square())).sum(0) + square
+            step = (step - slope / curve.clamp_min(1e-300)).clamp(0.02, 8.0)
+        else:
+            step = torch.where(slope > decrease, 0.5 * (step + short.where(short < step, 0.0)), step)
     return step

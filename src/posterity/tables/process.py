@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from posterity.heads import ClassHead, classify
+from posterity.heads import ClassHead, HeadRecipe, classify
 from posterity.kernel.stacking import log_scores
 from posterity.tables.minimise import minimised
 from posterity.tables.model import ClassModel, NumberModel, TableFit, log_density, placed
@@ -181,7 +181,7 @@ def fit_process_classes(
     values, vectors = torch.linalg.eigh(linear + smooth)
     kept = values > 1e-8 * values.amax()
     along = vectors[:, kept] / values[kept].sqrt()
-    found = classify((linear + smooth) @ along, y, folds, classes=classes)
+    found = classify((linear + smooth) @ along, y, folds, classes=classes, recipe=HeadRecipe(alone=None))
     model = ProcessClasses(scaled, kernel, rows, along, found.head)
     return TableFit(model, placed(log_scores(found.left_out, y[found.judged]), found.judged, len(y)))
 

@@ -176,6 +176,7 @@ def _reasons(source: ClassFit | NumberFit, classes: tuple[str, ...] | None) -> t
     else:
         for candidate, weight in source.head.weights().items():
             name = "around the prior" if candidate.size else f"{candidate.method} on {VIEWS[candidate.view]}"
+            name = "frequencies of the classes" if candidate.method == "frequencies" else name
             shares[name] = shares.get(name, 0.0) + weight
     made = ", ".join(f"{name} {share:.2f}" for name, share in sorted(shares.items(), key=lambda s: -s[1]))
     judged = len(source.judged)

@@ -19,7 +19,7 @@ from posterity.data.leave_out import LeaveOut
 from posterity.data.provenance import sign
 from posterity.errors import DidNotConverge, InconsistentPosterior
 from posterity.gaussian import Gaussian
-from posterity.heads import classify
+from posterity.heads import HeadRecipe, classify
 from posterity.heads.views import Axes
 from posterity.kernel import (
     BlockFrame,
@@ -251,7 +251,9 @@ def head_alone(problem: Problem, options: Options) -> Candidate:
     point = {name: mean for name, mean in problem.prior.mean.items() if name != layer}
     network = Replica(copied(problem.model).eval())
     features = torch.cat([features_at(network, layer, point, batch) for batch in examples.inputs])
-    fit = classify(features, examples.targets, leave_out.folds, classes=examples.outputs)
+    # Its temperature with one label a class was settled with these weights.
+    recipe = HeadRecipe(alone=None)
+    fit = classify(features, examples.targets, leave_out.folds, classes=examples.outputs, recipe=recipe)
     # Of examples whose class would be empty without them it says nothing: there it is as good as elsewhere.
     known = fit.left_out.gather(1, fit.labels[fit.judged, None]).squeeze(1)
     probs = features.new_full((examples.count,), float(known.mean().exp()) if len(known) else 1.0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from posterity.data.leave_out import LeaveOut
 from posterity.novelty import LeftOutInputs, RelativeVariance, by_folds, energy, entropy
 from posterity_studies.shared.known_inputs.networks import seen, trained
 
@@ -17,7 +18,7 @@ See = Callable[[Tensor], "LayerInputs"]
 FOLDS = 4
 """Networks that leave a part out."""
 ROW_FOLDS = 10
-"""Parts of frozen features."""
+"""Parts of frozen features where they are left out at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,15 @@ class LayerInputs:
 
 
 @dataclass(frozen=True, eq=False)
+class LeftOutLabels:
+    """What else is known of inputs that were left out: their classes and outputs, and the classes they are compared with."""
+
+    known: Tensor
+    labels: Tensor
+    logits: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """What is known, what was left out of it, new inputs of the same kind, and inputs of others by name."""
 
@@ -56,6 +66,7 @@ class Problem:
     others: Mapping[str, LayerInputs]
     accuracy: float
     source: Mapping[str, Tensor] | None = None
+    left_out_labels: Sequence[LeftOutLabels] = ()
 
 
 def _left_out(known: LayerInputs, out: LayerInputs) -> LeftOutInputs:
@@ -70,12 +81,14 @@ def from_scratch(kind: str, train: Data, new: Data, others: Mapping[str, Tensor]
     (x, y), classes = train, int(train[1].max()) + 1
     model = trained(kind, x, y, classes, seed, steps)
     folds = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)) % FOLDS
-    left_out = []
+    left_out, labels = [], []
     for fold in range(FOLDS):
         kept = folds != fold
         part = LayerInputs(*seen(trained(kind, x[kept], y[kept], classes, seed + 100 * fold, steps), x))
         left_out.append(_left_out(part.rows(kept), part.rows(~kept)))
-    return _problem(LayerInputs(*seen(model, x)), y, left_out, lambda z: LayerInputs(*seen(model, z)), new, others)
+        labels.append(LeftOutLabels(y[kept], y[~kept], part.logits[~kept]))
+    made = _problem(LayerInputs(*seen(model, x)), y, left_out, lambda z: LayerInputs(*seen(model, z)), new, others)
+    return replace(made, left_out_labels=labels)
 
 
 def set_aside(kind: str, train: Data, new: Data, others: Mapping[str, Tensor], seed: int, steps: int) -> Problem:
@@ -92,7 +105,14 @@ def set_aside(kind: str, train: Data, new: Data, others: Mapping[str, Tensor], s
 
 
 def after_source(
-    kind: str, source: Data, train: Data, new: Data, others: Mapping[str, Tensor], seed: int, steps: int
+    kind: str,
+    source: Data,
+    train: Data,
+    new: Data,
+    others: Mapping[str, Tensor],
+    seed: int,
+    steps: int,
+    every_class: bool = False,
 ) -> Problem:
     """The source's network as it is, with a new head on what its own last layer was given: leaving rows out is honest."""
     model = trained(kind, *source, int(source[1].max()) + 1, seed, steps)
@@ -100,13 +120,13 @@ def after_source(
         name: seen(model, z)[0]
         for name, z in {"train": train[0], "new": new[0], "source": source[0][:512], **others}.items()
     }
-    return _frozen(features, train[1], new[1], list(others), features["source"])
+    return _frozen(features, train[1], new[1], list(others), features["source"], every_class)
 
 
-def frozen(train: Data, new: Data, others: Mapping[str, Tensor]) -> Problem:
-    """Frozen features with a head."""
+def frozen(train: Data, new: Data, others: Mapping[str, Tensor], every_class: bool = False) -> Problem:
+    """Frozen features with a head; rows are left out at random, or one of every class at a time."""
     features = {name: {"head": z.float()} for name, z in {"train": train[0], "new": new[0], **others}.items()}
-    return _frozen(features, train[1], new[1], list(others), None)
+    return _frozen(features, train[1], new[1], list(others), None, every_class)
 
 
 def _frozen(
@@ -115,9 +135,11 @@ def _frozen(
     truth: Tensor,
     others: list[str],
     source: Mapping[str, Tensor] | None,
+    every_class: bool,
 ) -> Problem:
     last = {name: list(x.values())[-1].double() for name, x in features.items()}
-    folds = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)) % min(ROW_FOLDS, len(y))
+    at_random = torch.randperm(len(y), generator=torch.Generator().manual_seed(0)) % min(ROW_FOLDS, len(y))
+    folds = LeaveOut.of(y).folds if every_class else at_random
     classes = int(y.max()) + 1
     logits = torch.empty(len(y), classes, dtype=torch.float64)
     variance = torch.empty(len(y), dtype=torch.float64)
@@ -134,6 +156,7 @@ def _frozen(
     return Problem(
         known, y, by_folds(known.features, moments, folds), all_seen["new"], {name: all_seen[name] for name in others},
         float((all_seen["new"].logits.argmax(1) == truth).double().mean()), source,
+        [LeftOutLabels(y[folds != f], y[folds == f], logits[folds == f]) for f in folds.unique()],
     )  # fmt: skip
 
 

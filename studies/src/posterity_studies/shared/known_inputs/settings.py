@@ -146,7 +146,10 @@ def rows(name: str) -> Data:
     return found_rows.x.float(), found_rows.y.long()
 
 
-KEEL = ("movement_libras", "letter", "texture", "satimage", "segment", "vehicle")
+KEEL = (
+    *("movement_libras", "letter", "texture", "satimage", "segment", "vehicle"),
+    *("optdigits", "penbased", "vowel", "marketing", "led7digit"),
+)
 
 
 def _series(name: str) -> Data:

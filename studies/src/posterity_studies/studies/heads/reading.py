@@ -137,14 +137,11 @@ def lines(records: Sequence[Record]) -> list[Line]:
         made += [_never_worse(found), *(_below(found, shots) for shots in found.shots() if len(found.sets(shots)) > 5)]
         made += [_time(found), *(_names(found, shots) for shots in found.shots()), _half(found), _control(found)]
     if shares := asked(records):
-        saved = {rule: 1 - statistics.mean(s[rule] for s in shares.values()) for rule in next(iter(shares.values()))}
+        saved = {rule: interval([1 - s[rule] for s in shares.values()]) for rule in next(iter(shares.values()))}
         draws = sum(r.arguments["kind"] == "asking" for r in records)
-        text = ", ".join(f"{rule} {100 * value:.0f} %" for rule, value in saved.items()) + f"; {draws} draws in all"
-        made.append(
-            Line(
-                f"Asking saves {100 * FEWER:.0f} % of the labels over {len(shares)} sets", saved["ours"] >= FEWER, text
-            )
-        )
+        text = ", ".join(f"{rule} {100 * g.mean:.1f} ± {100 * g.half:.0f} %" for rule, g in saved.items())
+        said = f"Asking saves {100 * FEWER:.0f} % of the labels over {len(shares)} sets"
+        made.append(Line(said, saved["ours"].mean >= FEWER, f"{text}; {draws} draws in all"))
     if near := factors(records):
         middle = statistics.median(near)
         made.append(

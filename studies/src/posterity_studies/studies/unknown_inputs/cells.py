@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from posterity.novelty import Reference, alarm, by_folds
 from posterity_studies.engine.declaration import Arguments, Values
 from posterity_studies.shared.known_inputs import RIVALS, SETTINGS, Problem, problem
-from posterity_studies.studies.unknown_inputs.methods import RATE, RULES, Nats, p_values, scored
+from posterity_studies.shared.known_inputs.columns import Nats, auroc, scored
+from posterity_studies.studies.unknown_inputs.methods import RATE, RULES, p_values
 
 
 def cell(arguments: Arguments, generator: torch.Generator) -> Values:
@@ -19,18 +19,18 @@ def cell(arguments: Arguments, generator: torch.Generator) -> Values:
     found = scored(made)
     nats = Nats.of(found)
     single = {
-        name: {other: _auroc(found.new[:, i], x[:, i]) for other, x in found.others.items()}
+        name: {other: auroc(found.new[:, i], x[:, i]) for other, x in found.others.items()}
         for i, name in enumerate(found.called)
     }
     rules, alarms = {}, {}
     for rule in RULES:
         new, others = p_values(rule, found, nats)
-        rules[str(rule)] = {other: _auroc(-new, -p) for other, p in others.items()}
+        rules[str(rule)] = {other: auroc(-new, -p) for other, p in others.items()}
         alarms[str(rule)] = round(float((new <= RATE).double().mean()), 4)
     rivals = {}
     for name, rival in RIVALS.items():
         score = rival(made)
-        rivals[name] = {other: _auroc(score(made.new), score(x)) for other, x in made.others.items()}
+        rivals[name] = {other: auroc(score(made.new), score(x)) for other, x in made.others.items()}
     return {"accuracy": round(made.accuracy, 4), "left out": len(found.left_out), "single": single, "rules": rules,
             "alarms": alarms, "rivals": rivals, **_library(made)}  # fmt: skip
 
@@ -50,15 +50,8 @@ def _library(made: Problem) -> dict[str, Any]:
         start = time.perf_counter()
         new = reference.unknown(made.new.features, moments["new"])
         seconds = time.perf_counter() - start
-        aurocs = {other: _auroc(new, reference.unknown(x.features, moments[other])) for other, x in made.others.items()}
+        aurocs = {other: auroc(new, reference.unknown(x.features, moments[other])) for other, x in made.others.items()}
         values[name] = {"auroc": aurocs, "alarms": round(float(alarm(new, RATE).double().mean()), 4)}
         if name == "library":
             values["microseconds"] = round(1e6 * seconds / len(new), 1)
     return values
-
-
-def _auroc(inside: Tensor, outside: Tensor) -> float:
-    """By ranks: hundreds are taken in a cell."""
-    ordered = inside.sort().values
-    below = [torch.searchsorted(ordered, outside.contiguous(), right=right).double().mean() for right in (False, True)]
-    return round(float(below[0] + below[1]) / (2 * len(inside)), 5)

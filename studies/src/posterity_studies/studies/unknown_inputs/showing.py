@@ -11,7 +11,8 @@ from posterity.novelty.neighbours import FORMS, METRICS
 from posterity_studies.engine.declaration import Record, Table
 from posterity_studies.shared.intervals import Interval, shown
 from posterity_studies.shared.known_inputs import RIVALS, SETTINGS
-from posterity_studies.studies.unknown_inputs.methods import CHOSEN, MOMENTS
+from posterity_studies.shared.known_inputs.columns import MOMENTS
+from posterity_studies.studies.unknown_inputs.methods import CHOSEN
 from posterity_studies.studies.unknown_inputs.reading import (
     NAMES,
     Pair,

@@ -51,6 +51,9 @@ def draw(records: Sequence[Record]) -> Figure:
                 axis.plot(s.gap(method, rival).mean, row + shift, "o", color=colours[method], alpha=0.3, ms=4)
             gap = s.gap(method, s.best)
             axis.errorbar(gap.mean, row + shift, xerr=gap.half, fmt="o", color=colours[method], ms=5)
+    for method, colour in colours.items():
+        axis.plot([], [], "o", color=colour, label="pt.learn" if method == "ours" else "pt.adapt")
+    axis.legend(frameon=False, fontsize=8, loc="lower left")
     axis.axvline(0, color="0.6", lw=1)
     axis.set_yticks(range(len(found)), [s.name for s in found], fontsize=7)
     axis.invert_yaxis()
